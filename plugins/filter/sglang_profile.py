@@ -1,0 +1,154 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+# The long names that SGLang's parser gives to one option. The first is what we write.
+_SPELLINGS = (
+    ("model-path", "model"),
+    ("tp-size", "tensor-parallel-size", "tp"),
+    ("pp-size", "pipeline-parallel-size", "pp"),
+    ("dp-size", "data-parallel-size", "dp"),
+    ("ep-size", "expert-parallel-size", "ep"),
+    ("speculative-draft-model-path", "speculative-draft-model"),
+    ("dist-init-addr", "nccl-init-addr"),
+)
+_CANONICAL = {other: names[0] for names in _SPELLINGS for other in names[1:]}
+_FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_api_key", "expect"}
+_SECRETS = {"api-key": "api_key", "admin-api-key": "admin_api_key"}
+_KEY = re.compile(r"[a-z][a-z0-9-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def _fail(message: str) -> t.NoReturn:
+    raise AnsibleFilterError(f"sglang_profile: {message}")
+
+
+def _canonical_args(profile: str, args: t.Any) -> dict[str, t.Any]:
+    if not isinstance(args, t.Mapping):
+        _fail(f"profile {profile!r}: args must be a mapping of SGLang option to value, not {type(args).__name__}")
+    result: dict[str, t.Any] = {}
+    for key, value in args.items():
+        name = str(key).replace("_", "-").removeprefix("--")
+        if not _KEY.fullmatch(name):
+            _fail(f"profile {profile!r}: {key!r} is not the name of an SGLang option (letters, digits and dashes)")
+        name = _CANONICAL.get(name, name)
+        if name in _SECRETS:
+            _fail(
+                f"profile {profile!r}: a key belongs into the profile's {_SECRETS[name]}, not into args:"
+                " there it is kept out of every log and diff"
+            )
+        if name in result:
+            _fail(f"profile {profile!r}: {name} is given twice (as {key!r} and in another spelling)")
+        result[name] = value
+    return result
+
+
+def _checked(profiles: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
+    if not isinstance(profiles, t.Sequence) or isinstance(profiles, (str, bytes)):
+        _fail(f"sglang_server_profiles must be a list of profiles, not {type(profiles).__name__}")
+    by_name: dict[str, t.Mapping[str, t.Any]] = {}
+    for position, profile in enumerate(profiles, 1):
+        if not isinstance(profile, t.Mapping):
+            _fail(f"entry {position} of sglang_server_profiles is a {type(profile).__name__}, not a mapping")
+        name = profile.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            _fail(
+                f"entry {position} of sglang_server_profiles has the name {name!r}; a name is 1 to 64 letters,"
+                " digits, dots, dashes or underscores"
+            )
+        if name in by_name:
+            _fail(f"two profiles are called {name!r}")
+        unknown = sorted(set(map(str, profile)) - _FIELDS)
+        if unknown:
+            _fail(f"profile {name!r} has unknown fields {', '.join(unknown)}; known are {', '.join(sorted(_FIELDS))}")
+        by_name[name] = profile
+    return by_name
+
+
+def _size(profile: str, args: t.Mapping[str, t.Any], key: str, default: int) -> int:
+    value = args.get(key, default)
+    if isinstance(value, bool) or not str(value).isdigit() or int(value) < 1:
+        _fail(f"profile {profile!r}: {key} must be a whole number of at least 1, not {value!r}")
+    return int(value)
+
+
+def _gpus_per_node(profile: str, args: t.Mapping[str, t.Any]) -> int:
+    tensor = _size(profile, args, "tp-size", 1)
+    pipeline = _size(profile, args, "pp-size", 1)
+    # With DP attention the replicas share the GPUs of the tensor-parallel group.
+    data = 1 if args.get("enable-dp-attention") else _size(profile, args, "dp-size", 1)
+    nodes = _size(profile, args, "nnodes", 1)
+    total = tensor * pipeline * data
+    if total % nodes:
+        _fail(f"profile {profile!r}: {total} GPUs (tp x pp x dp) cannot be spread evenly over nnodes {nodes}")
+    return total // nodes
+
+
+def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8) -> dict[str, t.Any]:
+    """One profile with everything it inherits, ready to be rendered.
+
+    :param profiles: the list of typed profiles.
+    :param name: the profile to resolve.
+    :param tp_size: tensor-parallel size where the profile says none.
+    :raises AnsibleFilterError: one sentence that names the profile and the field.
+    """
+    by_name = _checked(profiles)
+    if name not in by_name:
+        known = ", ".join(sorted(by_name)) or "none at all"
+        _fail(f"there is no profile {name!r}; sglang_server_profiles defines {known}")
+    chain: list[str] = []
+    current: t.Any = name
+    while current:
+        if current in chain:
+            _fail(f"profiles inherit from each other in a circle: {' -> '.join([*chain, current])}")
+        if current not in by_name:
+            _fail(f"profile {chain[-1]!r} inherits from {current!r}, which does not exist")
+        chain.append(current)
+        current = by_name[current].get("inherit")
+
+    args: dict[str, t.Any] = {}
+    env: dict[str, t.Any] = {}
+    expect: list[t.Any] = []
+    secrets: dict[str, t.Any] = {}
+    for ancestor in reversed(chain):
+        profile = by_name[ancestor]
+        args.update(_canonical_args(ancestor, profile.get("args") or {}))
+        env.update(profile.get("env") or {})
+        expect += profile.get("expect") or []
+        secrets.update({key: profile[key] for key in _SECRETS.values() if profile.get(key)})
+    # A null takes away what was inherited.
+    args = {key: value for key, value in args.items() if value is not None}
+    args.setdefault("tp-size", tp_size)
+    if "model-path" not in args:
+        _fail(f"profile {name!r} has no model-path, neither of its own nor inherited")
+    for key, value in secrets.items():
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+            _fail(f"profile {name!r}: {key} must be printable ASCII text (SGLang compares it as such)")
+    if "admin_api_key" in secrets and "api_key" not in secrets:
+        _fail(f"profile {name!r}: an admin_api_key without an api_key leaves the ordinary endpoints open to everybody")
+    return {
+        "name": name,
+        "inherits": chain[1:],
+        "args": args,
+        "env": {key: str(value) for key, value in env.items() if value is not None},
+        "expect": expect,
+        "api_key": secrets.get("api_key", ""),
+        "admin_api_key": secrets.get("admin_api_key", ""),
+        "served_model_name": str(args.get("served-model-name", args["model-path"])),
+        "host": str(args.get("host", "127.0.0.1")),
+        "port": _size(name, args, "port", 30000),
+        "gpus": _gpus_per_node(name, args),
+        "workers": _gpus_per_node(name, args),
+    }
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"sglang_profile": sglang_profile}

@@ -1,0 +1,173 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""The files of a server unit: written beside the live ones, swapped in together, put back together.
+
+PATH.staged waits to become PATH; PATH.previous is what PATH was before the last swap. Staging happens while the old
+server still serves and is the slow, fallible half (rendering, owners, disk space). The swap is renames only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+import tempfile
+import typing as t
+
+STAGED = ".staged"
+PREVIOUS = ".previous"
+
+
+class UnitFileError(Exception):
+    """What was being done, to which file, and what came back."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitFile:
+    """What one file shall be. uid and gid None: whoever the module runs as."""
+
+    path: str
+    content: str
+    mode: int = 0o644
+    uid: int | None = None
+    gid: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FileChange:
+    """A file that differs (or would): its text before (None: there was none) and after."""
+
+    path: str
+    before: str | None
+    after: str
+
+
+def _wrong(doing: str, path: str, exc: OSError) -> UnitFileError:
+    return UnitFileError(f"{doing} {path}: {exc.strerror or exc}")
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as handle:
+            return handle.read()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise _wrong("cannot read", path, exc) from exc
+
+
+def _is_live(wanted: UnitFile) -> bool:
+    try:
+        info = os.lstat(wanted.path)
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise _wrong("cannot look at", wanted.path, exc) from exc
+    if not stat.S_ISREG(info.st_mode):
+        raise UnitFileError(f"{wanted.path} is no regular file (a symbolic link or folder?); it is left as it is")
+    return (
+        stat.S_IMODE(info.st_mode) == wanted.mode
+        and wanted.uid in (None, info.st_uid)
+        and wanted.gid in (None, info.st_gid)
+        and _read(wanted.path) == wanted.content
+    )
+
+
+def differing(files: t.Sequence[UnitFile]) -> tuple[FileChange, ...]:
+    """Which of the files are not live as wanted (text, mode or owner). Reads only."""
+    return tuple(FileChange(file.path, _read(file.path), file.content) for file in files if not _is_live(file))
+
+
+def _write(wanted: UnitFile, path: str) -> None:
+    folder, name = os.path.split(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    except OSError as exc:
+        raise _wrong("cannot write into", folder, exc) from exc
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(wanted.content)
+            stream.flush()
+            # The mode is set before the name exists: a secret is never readable for an instant.
+            os.fchmod(stream.fileno(), wanted.mode)
+            if wanted.uid is not None or wanted.gid is not None:
+                os.fchown(stream.fileno(), -1 if wanted.uid is None else wanted.uid, -1 if wanted.gid is None else wanted.gid)
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as exc:
+        _remove(temporary)
+        raise _wrong("cannot write", path, exc) from exc
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise _wrong("cannot remove", path, exc) from exc
+    return True
+
+
+def stage(files: t.Sequence[UnitFile]) -> tuple[FileChange, ...]:
+    """Write what differs beside the live files; nothing that is live changes. All or nothing."""
+    changes = differing(files)
+    paths = {change.path for change in changes}
+    written: list[str] = []
+    try:
+        for file in files:
+            if file.path in paths:
+                _write(file, file.path + STAGED)
+                written.append(file.path + STAGED)
+            else:
+                _remove(file.path + STAGED)
+    except UnitFileError:
+        for path in written:
+            _remove(path)
+        raise
+    return changes
+
+
+def staged(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """The paths for which something waits to be swapped in."""
+    return tuple(path for path in paths if os.path.lexists(path + STAGED))
+
+
+def install(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """Swap in what is staged and keep what was live as PATH.previous. Returns the paths swapped. All or nothing."""
+    done: list[str] = []
+    for path in staged(paths):
+        try:
+            _remove(path + PREVIOUS)
+            if os.path.lexists(path):
+                os.link(path, path + PREVIOUS, follow_symlinks=False)
+            os.replace(path + STAGED, path)
+        except (OSError, UnitFileError) as exc:
+            restore(done)
+            raise UnitFileError(f"cannot swap in {path}: {exc}; every file is as it was before") from exc
+        done.append(path)
+    return tuple(done)
+
+
+def restore(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """Put back what was live before install(); a file that install() created is removed. Returns the paths changed."""
+    done: list[str] = []
+    for path in paths:
+        if os.path.lexists(path + PREVIOUS):
+            try:
+                os.replace(path + PREVIOUS, path)
+            except OSError as exc:
+                raise _wrong("cannot put back", path, exc) from exc
+            done.append(path)
+        elif _remove(path):
+            done.append(path)
+    return tuple(done)
+
+
+def discard(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """Throw away what is staged. Returns the paths for which something was."""
+    return tuple(path for path in paths if _remove(path + STAGED))

@@ -1,0 +1,223 @@
+#!/usr/bin/python
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sglang_unit_files
+short_description: Stage, swap in and put back the files of a server unit
+version_added: 0.1.0
+author:
+  - cleanslate.gpu contributors (@cleanslate-gpu)
+description:
+  - Writes the unit and the configuration of a server beside the live files, swaps them in together when the server is stopped, and
+    puts the former ones back together when the new server does not come up.
+  - All files of one call change, or none. C(PATH.staged) waits to become C(PATH); C(PATH.previous) is what C(PATH) was before the
+    last swap.
+extends_documentation_fragment:
+  - cleanslate.gpu.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details:
+      - Secrets are masked in the diff.
+  idempotent:
+    support: full
+options:
+  state:
+    description:
+      - What shall become of the files.
+      - V(staged) writes beside the live files what differs from them in text, mode or owner. The live files stay as they are.
+      - V(installed) swaps in what is staged and keeps the former files as C(PATH.previous).
+      - V(restored) puts the former files back; a file that had no predecessor is removed.
+      - V(discarded) throws away what is staged.
+    type: str
+    choices: [staged, installed, restored, discarded]
+    required: true
+  files:
+    description:
+      - The files. With O(state=staged) each needs its O(files[].content); the other states need the paths only.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description:
+          - Absolute path of the live file. Its folder must exist.
+        type: path
+        required: true
+      content:
+        description:
+          - The whole text of the file. V("<<secret:NAME>>"), quotes included, stands for the value of that name in O(secrets),
+            written as a double-quoted YAML or JSON string.
+        type: str
+      mode:
+        description:
+          - Permissions as an octal string.
+        type: str
+        default: "0644"
+      owner:
+        description:
+          - Name of the user who shall own the file. Without it, the user the module runs as.
+        type: str
+      group:
+        description:
+          - Name of the group that shall own the file.
+        type: str
+  secrets:
+    description:
+      - Values that stand in the files but must appear in no log, diff or result. They travel apart from the text for that reason.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Write the new configuration beside the live one
+  cleanslate.gpu.sglang_unit_files:
+    state: staged
+    files:
+      - path: /etc/sglang/sglang.yaml
+        content: "{{ sglang_config }}"
+        mode: "0600"
+        owner: sglang
+
+- name: Swap it in while the server is stopped
+  cleanslate.gpu.sglang_unit_files:
+    state: installed
+    files:
+      - path: /etc/sglang/sglang.yaml
+"""
+
+RETURN = r"""
+paths:
+  description:
+    - The files that were, or in check mode would be, staged, swapped in, put back or discarded.
+  returned: always
+  type: list
+  elements: str
+  sample: ["/etc/sglang/sglang.yaml"]
+files:
+  description:
+    - RV(paths) in the form of O(files), so that a later call can put back exactly what this one swapped in.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"path": "/etc/sglang/sglang.yaml"}]
+"""
+
+import grp
+import json
+import pwd
+import re
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_files
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
+
+
+_PLACEHOLDER = re.compile(r'"<<secret:([A-Za-z0-9_]*)>>"')
+
+
+def _with_secrets(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in secrets:
+            raise ValueError(f"files: {entry['path']} asks for the secret {name!r}, which secrets does not have")
+        return json.dumps(str(secrets[name]))
+
+    return _PLACEHOLDER.sub(value, entry["content"])
+
+
+def _identity(name: str | None, lookup: t.Callable[[str], int], what: str) -> int | None:
+    if name is None:
+        return None
+    try:
+        return lookup(name)
+    except KeyError:
+        raise ValueError(f"there is no {what} {name!r} on this machine; create it or name another one") from None
+
+
+def _wanted(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> _unit_files.UnitFile:
+    if entry["content"] is None:
+        raise ValueError(f"files: {entry['path']} has no content, which state=staged needs")
+    try:
+        mode = int(entry["mode"], 8)
+    except ValueError:
+        raise ValueError(f"files: {entry['path']} has the mode {entry['mode']!r}, which is no octal number") from None
+    return _unit_files.UnitFile(
+        path=entry["path"],
+        content=_with_secrets(entry, secrets),
+        mode=mode,
+        uid=_identity(entry["owner"], lambda name: pwd.getpwnam(name).pw_uid, "user"),
+        gid=_identity(entry["group"], lambda name: grp.getgrnam(name).gr_gid, "group"),
+    )
+
+
+def _run(
+    state: str, files: list[dict[str, t.Any]], secrets: t.Mapping[str, t.Any], check_mode: bool
+) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    paths = [entry["path"] for entry in files]
+    for path in paths:
+        if not path.startswith("/"):
+            raise ValueError(f"files: {path!r} is no absolute path")
+    if len(set(paths)) != len(paths):
+        raise ValueError("files: a path is named twice")
+    if state == "staged":
+        wanted = [_wanted(entry, secrets) for entry in files]
+        plain = {entry["path"]: entry["content"] for entry in files}
+        changes = _unit_files.differing(wanted) if check_mode else _unit_files.stage(wanted)
+        diff = [
+            {
+                "before_header": change.path,
+                "after_header": change.path,
+                "before": redact(change.before or ""),
+                "after": redact(_PLACEHOLDER.sub('"********"', plain[change.path])),
+            }
+            for change in changes
+        ]
+        return tuple(change.path for change in changes), diff
+    if check_mode:
+        return (tuple(paths) if state == "restored" else _unit_files.staged(paths)), []
+    act = {"installed": _unit_files.install, "restored": _unit_files.restore, "discarded": _unit_files.discard}[state]
+    return act(paths), []
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "required": True, "choices": ["staged", "installed", "restored", "discarded"]},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "content": {"type": "str"},
+                    "mode": {"type": "str", "default": "0644"},
+                    "owner": {"type": "str"},
+                    "group": {"type": "str"},
+                },
+            },
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        params = module.params
+        paths, diff = _run(params["state"], params["files"], params["secrets"], module.check_mode)
+    except (ValueError, _unit_files.UnitFileError) as exc:
+        module.fail_json(msg=str(exc), paths=[], files=[])
+    result: dict[str, t.Any] = {"changed": bool(paths), "paths": list(paths), "files": [{"path": path} for path in paths]}
+    if diff:
+        result["diff"] = diff
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
