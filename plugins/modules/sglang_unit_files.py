@@ -213,7 +213,11 @@ def main() -> None:
         paths, diff = _run(params["state"], params["files"], params["secrets"], module.check_mode)
     except (ValueError, _unit_files.UnitFileError) as exc:
         module.fail_json(msg=str(exc), paths=[], files=[])
-    result: dict[str, t.Any] = {"changed": bool(paths), "paths": list(paths), "files": [{"path": path} for path in paths]}
+    result: dict[str, t.Any] = {
+        "changed": bool(paths),
+        "paths": list(paths),
+        "files": [{"path": path} for path in paths],
+    }
     if diff:
         result["diff"] = diff
     module.exit_json(**result)

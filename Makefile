@@ -1,0 +1,39 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# A thin layer over nox. All that must be there: a Python 3.9 or later as $(PYTHON), a Python 3.12 or later anywhere.
+PYTHON ?= python3
+NOX := .venv/bin/nox
+SESSIONS := sanity molecule unit unit-oldest lint docs dist
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint docs unit unit-oldest sanity molecule dist clean
+
+help: ## show the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+setup: .venv/ready ## make .venv with nox, and the link through which tools find this checkout
+
+.venv/ready: tests/tooling/requirements/nox.txt tests/tooling/make_venv.py
+	@$(PYTHON) tests/tooling/make_venv.py
+
+demo: setup ## the main job on a simulated 8-GPU node: from a stuck GPU to a serving server
+	@$(NOX) --session demo
+
+test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
+	@.venv/bin/python tests/tooling/run_sessions.py $(SESSIONS)
+
+lint docs unit unit-oldest sanity molecule dist: setup
+	@$(NOX) --session $@
+
+lint: ## ruff, mypy, yamllint, ansible-lint
+docs: ## documentation of plugins and roles, changelog
+unit: ## pytest
+unit-oldest: ## unit tests on ansible-core 2.17 and the oldest Python
+sanity: ## ansible-test sanity with every Python found
+molecule: ## the scenarios in molecule/
+dist: ## build, install and load the archive
+
+clean: ## remove everything that these targets made
+	rm -rf .venv .nox .demo .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/output

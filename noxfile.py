@@ -1,0 +1,224 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What can be checked and run in a checkout. `nox --list` shows it; `make` is a thin layer over it.
+
+Virtual environments are this project's own (tests/tooling/environments.py), one for each group of tools, kept between
+runs. Every session refuses to pass when it found nothing to check.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+import nox
+
+ROOT = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tests" / "tooling"))
+
+import environments  # noqa: E402
+import find_python  # noqa: E402
+import results  # noqa: E402
+import stage  # noqa: E402
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "docs", "unit"]
+
+PYTHON_OF_MODULES = ((3, 9), (3, 13))
+# ansible-core 2.17 runs on these, and tests modules with nothing newer than the last.
+PYTHON_OF_OLDEST = ((3, 10), (3, 12))
+UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration", "tests/faults")
+EXAMPLE = ROOT / "inventory" / "example"
+DEMO_NODE = ROOT / ".demo" / "node"
+
+
+class Tools:
+    """The programs of one group of tools, run with this checkout's settings."""
+
+    def __init__(self, session: nox.Session, group: str, python: str = sys.executable) -> None:
+        self.session = session
+        self.collections = stage.link(ROOT)
+        self.binaries = environments.ensure(ROOT, group, python)
+        self.environment = environments.variables(ROOT, self.binaries, self.collections)
+
+    def run(self, *command: str, **variables: str | None) -> None:
+        program = str(self.binaries / command[0])
+        environment = {**self.environment, **variables}
+        self.session.run(program, *command[1:], env=environment, external=True)
+
+
+def reports(session: nox.Session) -> pathlib.Path:
+    """An empty folder for the junit files of one session."""
+    folder = ROOT / ".nox" / "reports" / session.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.rglob("*.xml"):
+        old.unlink()
+    return folder
+
+
+def refuse_nothing(session: nox.Session, folder: pathlib.Path) -> None:
+    """No test, no pass."""
+    counted = results.count(folder)
+    if counted.passed == 0 or counted.failed:
+        session.error(f"{counted.passed} tests passed and {counted.failed} failed according to {folder}")
+    session.log(f"{counted.passed} tests passed, {counted.skipped} skipped")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, mypy, yamllint and ansible-lint (profile production)."""
+    tools = Tools(session, "lint")
+    tools.run("ruff", "check", ".")
+    tools.run("ruff", "format", "--check", ".")
+    tools.run("mypy")
+    tools.run("yamllint", "--strict", ".")
+    # It checks the syntax of each playbook, which needs an inventory with the group of the nodes.
+    tools.run("ansible-lint", "--offline", "--nocolor", *session.posargs, ANSIBLE_INVENTORY=str(EXAMPLE))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Documentation of modules, filters and roles, every reference in it, and the changelog."""
+    tools = Tools(session, "docs")
+    check = ("--plugin-docs", "--validate-collection-refs", "self", "--check-extra-docs-refs", "--skip-rstcheck")
+    tools.run("antsibull-docs", "lint-collection-docs", *check, ".")
+    tools.run("antsibull-changelog", "lint")
+
+
+@nox.session
+def unit(session: nox.Session) -> None:
+    """Every pytest test that needs no scenario, on this Python; arguments go to pytest."""
+    tools = Tools(session, "runtime")
+    folder = reports(session)
+    places = session.posargs or [place for place in UNIT_FOLDERS if (ROOT / place).is_dir()]
+    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *places)
+    refuse_nothing(session, folder)
+
+
+def ansible_test(session: nox.Session, tools: Tools, name: str) -> tuple[pathlib.Path, dict[str, str | None]]:
+    """A copy of the project where ansible-test accepts it, and the environment to run it in."""
+    place = stage.copy(ROOT, ROOT / ".nox" / "stage" / name)
+    shutil.rmtree(place / "tests" / "output" / "junit", ignore_errors=True)
+    home = environments.ansible_test_home(ROOT, tools.binaries / "python")
+    path = os.pathsep.join((str(tools.binaries), find_python.path_with(find_python.search())))
+    session.chdir(place)
+    # ansible-test finds the collection by the folder it is started in.
+    return place, {"HOME": str(home), "PATH": path, "ANSIBLE_CONFIG": None, "ANSIBLE_COLLECTIONS_PATH": None}
+
+
+def versions(oldest: tuple[int, int], newest: tuple[int, int]) -> list[str]:
+    return [find_python.text(version) for version in find_python.search().within(oldest, newest)]
+
+
+@nox.session
+def sanity(session: nox.Session) -> None:
+    """ansible-test sanity on the newest ansible-core, with every Python from 3.9 to 3.13 on this machine."""
+    tools = Tools(session, "sanity")
+    folder = reports(session)
+    promised = versions(*PYTHON_OF_MODULES)
+    place, environment = ansible_test(session, tools, session.name)
+    try:
+        tools.run("ansible-test", "sanity", "--venv", "--junit", "--color", "no", *session.posargs, **environment)
+    finally:
+        shutil.copytree(place / "tests" / "output" / "junit", folder, dirs_exist_ok=True)
+    if not session.posargs:
+        complaints = results.missing_pythons(folder, promised)
+        if complaints or not promised:
+            session.error(" ".join(complaints) or "No Python from 3.9 to 3.13 was found to test modules with.")
+        session.log(f"compile and import ran with Python {', '.join(promised)}")
+    refuse_nothing(session, folder)
+
+
+@nox.session(name="unit-oldest")
+def unit_oldest(session: nox.Session) -> None:
+    """The unit tests and the playbooks' syntax on ansible-core 2.17; what runs on targets with the oldest Python."""
+    controllers = find_python.search().within(*PYTHON_OF_OLDEST)
+    if not controllers:
+        session.skip("ansible-core 2.17 needs Python 3.10, 3.11 or 3.12, and none was found")
+    controller = max(controllers)
+    tools = Tools(session, "oldest", controllers[controller])
+    folder = reports(session)
+    for playbook in sorted((ROOT / "playbooks").glob("*.yml")):
+        tools.run("ansible-playbook", "--syntax-check", "-i", str(EXAMPLE), str(playbook))
+    place, environment = ansible_test(session, tools, session.name)
+    oldest = min(versions(PYTHON_OF_MODULES[0], PYTHON_OF_OLDEST[1]), key=find_python.parse)
+    for version in dict.fromkeys((oldest, find_python.text(controller))):
+        units = ("units", "--venv", "--python", version, "--color", "no", *session.posargs)
+        tools.run("ansible-test", *units, **environment)
+        found = list((place / "tests" / "output" / "junit").glob(f"python{version}-*.xml"))
+        if sum((results.count_file(path) for path in found), results.Count()).passed == 0:
+            session.error(f"No unit test ran with Python {version}.")
+    shutil.copytree(place / "tests" / "output" / "junit", folder, dirs_exist_ok=True)
+    refuse_nothing(session, folder)
+
+
+@nox.session
+def molecule(session: nox.Session) -> None:
+    """Every molecule scenario, or those named: `nox -s molecule -- stuck_gpu`."""
+    tools = Tools(session, "runtime")
+    folder = reports(session)
+    scenarios = session.posargs or sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+    if not scenarios:
+        session.error("There is no scenario below molecule/.")
+    for name in scenarios:
+        report = folder / f"{name}.xml"
+        began = time.monotonic()
+        ephemeral = ROOT / ".nox" / "molecule" / name
+        shutil.rmtree(ephemeral, ignore_errors=True)
+        tools.run(
+            "molecule", "test", "--scenario-name", name,
+            MOLECULE_EPHEMERAL_DIRECTORY=str(ephemeral), PYTEST_ADDOPTS=f"--junit-xml={report}",
+        )  # fmt: skip
+        if results.count_file(report).passed == 0:
+            session.error(f"Scenario {name} ended well, but its verify step ran no test.")
+        session.log(f"Scenario {name}: {results.count_file(report).passed} tests, {time.monotonic() - began:.0f} s")
+    refuse_nothing(session, folder)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Play the main job on a simulated 8-GPU node: a dead server, a stuck GPU, and the way back to `ready`."""
+    tools = Tools(session, "runtime")
+    simulate = ("python", str(ROOT / "tests" / "simulator" / "simulate.py"))
+    tools.run(*simulate, "story", str(DEMO_NODE), "stuck_gpu")
+    try:
+        began = time.monotonic()
+        playbook = str(ROOT / "playbooks" / "relaunch.yml")
+        tools.run("ansible-playbook", "-i", str(ROOT / "inventory" / "demo"), playbook, *session.posargs)
+        session.log(f"The relaunch took {time.monotonic() - began:.0f} s")
+    finally:
+        tools.run(*simulate, "stop", str(DEMO_NODE))
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """Build the archive, install it into an empty place without network, and load a playbook of it by name."""
+    tools = Tools(session, "runtime")
+    with tempfile.TemporaryDirectory(prefix="cleanslate-dist-") as name:
+        folder = pathlib.Path(name)
+        tools.run("ansible-galaxy", "collection", "build", str(ROOT), "--output-path", name)
+        archive = next(folder.glob("cleanslate-gpu-*.tar.gz"))
+        installed = str(folder / "collections")
+        install = ("collection", "install", "--offline", str(archive), "-p", installed)
+        tools.run("ansible-galaxy", *install, ANSIBLE_COLLECTIONS_PATH=installed)
+        place = folder / "collections" / stage.INSIDE
+        strange = [
+            path.name for path in place.iterdir() if re.match(r"\.|tests$|molecule$|noxfile|Makefile", path.name)
+        ]
+        if strange:
+            session.error(f"The archive contains what an installation does not need: {', '.join(sorted(strange))}")
+        session.chdir(folder)
+        for playbook in sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")):
+            # Away from the checkout and its settings, as for somebody who installed it.
+            check = ("--syntax-check", "-i", str(place / "inventory" / "example"), f"cleanslate.gpu.{playbook}")
+            tools.run("ansible-playbook", *check, ANSIBLE_COLLECTIONS_PATH=installed, ANSIBLE_CONFIG=None)
+        if not (place / "playbooks" / "relaunch.yml").is_file():
+            session.error("The archive does not contain playbooks/relaunch.yml.")

@@ -1,0 +1,179 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""The real GPUs and processes behind the ladder and the gate, asked no more often than needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner, Runner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions, GateResult, wait_idle
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuLook, GpuProcess
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import (
+    ScanRequest,
+    describe,
+    hold_again,
+    look_for_holders,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._kinship import ProcKinship
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions, release
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import Identity, ReleaseResult, identity
+from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import NodeManagers
+from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi import FieldMemo, look
+from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import KernelSignaller
+from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
+
+# Seconds: somebody new who has a device open makes us ask nvidia-smi who computes, but not more often than that.
+ASK_AGAIN = 2.0
+
+
+class GpuWorld:
+    """One module execution's view of the machine."""
+
+    def __init__(
+        self,
+        request: ScanRequest,
+        clock: Clock,
+        *,
+        nvidia_smi: str = "nvidia-smi",
+        smi_timeout: float = 60.0,
+        runner: Runner | None = None,
+    ) -> None:
+        self.request = request
+        self.clock = clock
+        self.runner: Runner = runner or CommandRunner(clock)
+        self.systemd = Systemd(self.runner, request.systemd_scope)
+        self._nvidia_smi = nvidia_smi
+        self._smi_timeout = smi_timeout
+        self._memo = FieldMemo()
+
+    def look(self, processes: bool = True) -> GpuLook:
+        return look(
+            self.runner,
+            nvidia_smi=self._nvidia_smi,
+            timeout=self._smi_timeout,
+            processes=processes,
+            proc_root=self.request.proc_root,
+            memo=self._memo,
+        )
+
+    def scan(self, processes: t.Sequence[GpuProcess]) -> HolderScan:
+        return look_for_holders(self.request, processes, unit_states=self.systemd.active, clock=self.clock)
+
+    def used_mib(self) -> int | None:
+        """Memory of all GPUs together, None where that cannot be told."""
+        seen = self.look(processes=False)
+        numbers = [gpu.used_mib for gpu in seen.gpus if gpu.used_mib is not None]
+        return sum(numbers) if seen.state == "ok" and len(numbers) == len(seen.gpus) else None
+
+
+class Rescanner:
+    """Scans with one list of compute processes, which is asked for again only when somebody new has a device open."""
+
+    def __init__(self, world: GpuWorld) -> None:
+        self._world = world
+        self.first_look = world.look()
+        self._processes = self.first_look.processes
+        self._asked_at = world.clock.monotonic()
+        self._met: set[Identity] | None = None
+        self._listed: dict[int, int | None] = {}
+
+    def __call__(self) -> HolderScan:
+        scan = self._world.scan(self._processes)
+        if self._met is None:
+            self._met = {identity(holder) for holder in scan.holders}
+            self._remember(scan)
+            return scan
+        if self._drop_reused(scan) or self._ask_again(scan):
+            scan = self._world.scan(self._processes)
+        self._met.update(identity(holder) for holder in scan.holders)
+        return scan
+
+    def _remember(self, scan: HolderScan) -> None:
+        starts = {holder.pid: holder.start_time for holder in scan.holders}
+        self._listed = {process.pid: starts.get(process.pid) for process in self._processes}
+
+    def _drop_reused(self, scan: HolderScan) -> bool:
+        """A listed PID that belongs to another process by now says nothing about that one."""
+        reused = {
+            holder.pid
+            for holder in scan.holders
+            if holder.pid in self._listed and self._listed[holder.pid] != holder.start_time
+        }
+        if reused:
+            self._processes = tuple(process for process in self._processes if process.pid not in reused)
+            self._remember(scan)
+        return bool(reused)
+
+    def _ask_again(self, scan: HolderScan) -> bool:
+        met = self._met or set()
+        new = [holder for holder in scan.holders if identity(holder) not in met and not _settled_role(holder)]
+        now = self._world.clock.monotonic()
+        if not new or self.first_look.state != "ok" or now - self._asked_at < ASK_AGAIN:
+            return False
+        again = self._world.look()
+        self._asked_at = self._world.clock.monotonic()
+        if again.state != "ok":
+            return False
+        # What was listed and has died stays: a child that inherited its context may still be there.
+        known = {process.pid for process in again.processes}
+        held = {holder.pid for holder in scan.holders}
+        kept = tuple(process for process in self._processes if process.pid not in known and process.pid not in held)
+        self._processes = (*again.processes, *kept)
+        self._remember(scan)
+        return True
+
+
+def _settled_role(holder: Holder) -> bool:
+    """Whether the list of compute processes could not change what the rules make of it."""
+    return holder.disposition in ("target", "self", "never", "protected")
+
+
+@dataclasses.dataclass(frozen=True)
+class Released:
+    """A release, the gate after it where one was asked for, and what nvidia-smi was like at the beginning."""
+
+    result: ReleaseResult
+    gate: GateResult | None
+    smi_state: str
+
+    @property
+    def failed(self) -> bool:
+        return self.result.failed or (self.gate is not None and not self.gate.passed)
+
+    @property
+    def message(self) -> str:
+        if self.gate is None or self.result.failed:
+            return self.result.message
+        return f"{self.result.message} Gate: {self.gate.message}"
+
+
+def release_gpus(
+    world: GpuWorld, options: ReleaseOptions, *, stop_timeout: float = 180.0, gate: GateOptions | None = None
+) -> Released:
+    """Release, and then the gate if its options are given and the release did not fail."""
+    scanner = Rescanner(world)
+    request = world.request
+    result = release(
+        scanner,
+        options,
+        hold_again=lambda holder: hold_again(holder, request),
+        describe=describe,
+        clock=world.clock,
+        signaller=KernelSignaller(world.clock, proc_root=request.proc_root),
+        kinship=ProcKinship(request.proc_root),
+        managers=NodeManagers(world.runner, request.scope, systemd=world.systemd, timeout=stop_timeout),
+        used_mib=world.used_mib,
+    )
+    gate_result = None
+    if gate is not None and not result.failed:
+        gate = dataclasses.replace(gate, killed_at=result.last_signal_at)
+        gate_result = wait_idle(world.look, world.scan, gate, world.clock, proc_root=request.proc_root)
+    return Released(result, gate_result, scanner.first_look.state)

@@ -1,0 +1,323 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""One pass over /proc: every process that holds a GPU device node, and every entry that could not be looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import time
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
+from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import NodeMatcher, network_mounts
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import GONE, Proc, ProcStat, ProcStatus, try_read
+from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
+    Hold,
+    Item,
+    RawHolder,
+    RawUnreadable,
+    Surroundings,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Progress
+
+# What is being read. A task's memory lock can block maps and cmdline for ever, a dead file server a stat.
+STAT, FD, FD_LINKS, MAPS, MAPPED, MAPPED_LINKS, STATUS, LABEL, USER = range(9)
+STEP_NAMES = ("stat", "fd", "fd", "maps", "map_files", "map_files", "status", "cmdline", "status (user name)")
+_LONGEST_LINEAGE = 100
+
+
+class _Denied(Exception):
+    """A table that exists and could not be read."""
+
+    def __init__(self, what: str, error: str) -> None:
+        super().__init__(what, error)
+        self.what, self.error = what, error
+
+
+@contextlib.contextmanager
+def _reading(what: str) -> t.Iterator[None]:
+    """Let a vanished process through as what it is; anything else that goes wrong is a table that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in GONE:
+            raise
+        raise _Denied(what, error.strerror or str(error)) from error
+
+
+class HolderReader:
+    """skip names (pid, step) pairs that blocked before: these are read in another way, or not at all."""
+
+    def __init__(
+        self,
+        proc: Proc,
+        devices: t.Sequence[str],
+        majors: t.Sequence[int] | None,
+        *,
+        progress: Progress | None = None,
+        skip: t.Collection[tuple[int, int]] = (),
+    ) -> None:
+        self._proc = proc
+        self._devices = devices
+        self._majors = majors
+        self._progress = progress
+        self._skip = skip
+        self._nodes = NodeSet()
+        self._matcher = NodeMatcher(self._nodes, proc)
+
+    def read_all(self, compute_pids: t.Collection[int], parent_pid: int | None) -> t.Iterator[Item]:
+        """Everything one scan needs. parent_pid is what this /proc calls the process that asked."""
+        self._prepare()
+        stats, unknown = self._stats()
+        yield self._surroundings(stats, parent_pid)
+        yield from unknown
+        own = self._proc.own_pid()
+        for pid, entry in stats.items():
+            if entry.kernel_thread or (pid == own != parent_pid):  # the forked child that reads is no holder
+                continue
+            yield from self._look(entry, compute_pids, stats)
+
+    def read_one(self, pid: int, compute_pids: t.Collection[int]) -> t.Iterator[Item]:
+        """One process again, without its ancestry."""
+        self._prepare()
+        self._may_read(pid, STAT)
+        entry: ProcStat | None = try_read(lambda: self._proc.stat(pid), None)
+        if entry is not None:
+            yield from self._look(entry, compute_pids, {})
+
+    def _prepare(self) -> None:
+        self._nodes = find_nodes(self._devices, self._majors, self._proc)
+        self._matcher = NodeMatcher(self._nodes, self._proc)
+
+    def _may_read(self, pid: int, step: int) -> bool:
+        """Say what is read next; False where this read blocked before."""
+        if (pid, step) in self._skip:
+            return False
+        if self._progress is not None:
+            self._progress.at(pid, step)
+        return True
+
+    def _stats(self) -> tuple[dict[int, ProcStat], list[RawUnreadable]]:
+        stats: dict[int, ProcStat] = {}
+        unknown: list[RawUnreadable] = []
+        for pid in self._proc.pids():
+            problem = "reading it did not come back"
+            if self._may_read(pid, STAT):
+                try:
+                    stats[pid] = self._proc.stat(pid)
+                    continue
+                except OSError as error:
+                    if error.errno in GONE:
+                        continue
+                    problem = error.strerror or str(error)
+                except (ValueError, LookupError):
+                    problem = "it makes no sense"
+            unknown.append(RawUnreadable(pid, "?", "stat", problem, True, "nothing about it is known"))
+        return stats, unknown
+
+    def _surroundings(self, stats: t.Mapping[int, ProcStat], parent_pid: int | None) -> Surroundings:
+        proc = self._proc
+        own_pids: set[int] = set()
+        pid = parent_pid
+        while pid and pid not in own_pids and (pid != 1 or not own_pids):  # PID 1 has a rule of its own
+            own_pids.add(pid)
+            pid = stats[pid].ppid if pid in stats else None
+        me: int | str = parent_pid if parent_pid is not None else "self"
+        own_status: ProcStatus = try_read(lambda: proc.status(me), ProcStatus())
+        return Surroundings(
+            nodes=self._nodes,
+            own_pids=frozenset(own_pids),
+            own_cgroup=try_read(lambda: proc.cgroup(me), ""),
+            init_cgroup=try_read(lambda: proc.cgroup(1), ""),
+            own_pid_namespace=try_read(lambda: proc.pid_namespace(me), None),
+            own_ns_depth=len(own_status.ns_pids),
+            hidepid=proc.hidepid() if os.geteuid() != 0 else None,
+            hidden_matter=self._nodes.may_be_opened_by_others(os.geteuid()),
+        )
+
+    def _look(
+        self, entry: ProcStat, compute_pids: t.Collection[int], stats: t.Mapping[int, ProcStat]
+    ) -> t.Iterator[RawHolder | RawUnreadable]:
+        holds: dict[Hold, None] = {}  # a set that keeps its order
+        denials: list[_Denied] = []
+        living: list[ProcStat] = []
+        try:
+            for read in (self._fds, self._maps):
+                try:
+                    read(entry, living, holds)
+                except _Denied as denied:
+                    denials.append(denied)
+        except OSError:
+            if not holds:
+                return  # the process is gone
+        if holds or (entry.pid in compute_pids and not denials):
+            holder = self._details(entry, living, tuple(holds), "maps" not in (d.what for d in denials), stats)
+            if holder is not None:
+                yield holder
+        if denials:
+            unreadable = self._unreadable(entry, denials[0], bool(holds))
+            if unreadable is not None:
+                yield unreadable
+
+    def _fds(self, entry: ProcStat, living: list[ProcStat], holds: dict[Hold, None]) -> None:
+        """Open files of the leader; where it is dead or its table empty, those of the living threads, which are put
+        into living."""
+        pid, proc = entry.pid, self._proc
+        avoid = self._places_to_avoid(pid, FD, FD_LINKS, "fd")
+        with _reading("fd"):
+            folder = proc.path(pid, "fd")
+            names = os.listdir(folder)
+            holds.update(dict.fromkeys(self._matcher.open_files(folder, names, "fd", avoid)))
+            if names and entry.alive:
+                return
+            for tid in proc.tids(pid):
+                task = self._task(pid, tid)
+                if task is None or not task.alive:
+                    continue
+                living.append(task)
+                if tid == pid:
+                    continue
+                folder = proc.path(pid, "fd", tid=tid)
+                try:
+                    names = os.listdir(folder)
+                except OSError as error:
+                    if error.errno in GONE:
+                        continue
+                    raise
+                holds.update(dict.fromkeys(self._matcher.open_files(folder, names, "thread_fd", avoid)))
+
+    def _maps(self, entry: ProcStat, living: t.Sequence[ProcStat], holds: dict[Hold, None]) -> None:
+        """Mappings of the leader; where it is dead, of the first living thread that still has memory (they share)."""
+        pid = entry.pid
+        for tid in [None] if entry.alive else [task.pid for task in living]:
+            if not self._may_read(pid, MAPS):
+                raise _Denied("maps", "reading it did not come back")
+            with _reading("maps"):
+                maps = self._proc.read(self._proc.path(pid, "maps", tid=tid))
+            if not maps:
+                continue
+            avoid = self._places_to_avoid(pid, MAPPED, MAPPED_LINKS, "maps")
+            unknown = []
+            for found in self._matcher.mappings(maps, pid, tid, avoid):
+                if isinstance(found, str):
+                    unknown.append(found)
+                else:
+                    holds[found] = None
+            if unknown:
+                raise _Denied("maps", f"the mapping of {unknown[0]} could not be looked up")
+            return
+
+    def _places_to_avoid(self, pid: int, step: int, careful: int, what: str) -> tuple[str, ...]:
+        """Nothing at first. Where that blocked, a dead file server is the likely cause: keep off its files."""
+        if self._may_read(pid, step):
+            return ()
+        if not self._may_read(pid, careful):
+            raise _Denied(what, "reading it did not come back")
+        with _reading(what):
+            return network_mounts(self._proc, pid)
+
+    def _dying(self, entry: ProcStat, living: t.Sequence[ProcStat], status: ProcStatus) -> bool:
+        """SIGKILL pending, or every thread on its way out. A dead leader whose thread lives on is not dying."""
+        pid, proc = entry.pid, self._proc
+        if entry.alive and not entry.exiting:
+            return status.sigkill_pending
+        tasks: t.Sequence[ProcStat] = living
+        if entry.alive and not tasks:
+            tasks = try_read(lambda: [proc.stat(pid, tid) for tid in proc.tids(pid)], [entry])
+        if status.sigkill_pending or all(task.exiting for task in tasks):
+            return True
+        return any(self._kill_pending(pid, task.pid) for task in tasks)
+
+    def _task(self, pid: int, tid: int) -> ProcStat | None:
+        found: ProcStat | None = try_read(lambda: self._proc.stat(pid, tid), None)
+        return found
+
+    def _kill_pending(self, pid: int, tid: int) -> bool:
+        status: ProcStatus = try_read(lambda: self._proc.status(pid, tid), ProcStatus())
+        return status.sigkill_pending
+
+    def _unreadable(self, entry: ProcStat, denied: _Denied, listed: bool) -> RawUnreadable | None:
+        pid, what, error = entry.pid, denied.what, denied.error
+        if listed:
+            return RawUnreadable(pid, entry.comm, what, error, False, "it is listed as a holder")
+        if pid == 1:
+            return RawUnreadable(pid, entry.comm, what, error, False, "PID 1 is never touched")
+        try:
+            status = self._proc.status(pid)
+        except OSError as problem:
+            if problem.errno in GONE:
+                return None
+            status = ProcStatus()
+        if not status.uids:
+            matters = self._nodes.may_be_opened_by_others(os.geteuid())
+            return RawUnreadable(pid, entry.comm, what, error, matters, "its user is not known")
+        matters = self._nodes.may_open(status.uids, status.gids)
+        reason = f"uid {status.uids[1]} {'may open a node' if matters else 'could not have opened a node'}"
+        return RawUnreadable(pid, entry.comm, what, error, matters, reason)
+
+    def _details(
+        self,
+        entry: ProcStat,
+        living: t.Sequence[ProcStat],
+        holds: tuple[Hold, ...],
+        maps_read: bool,
+        stats: t.Mapping[int, ProcStat],
+    ) -> RawHolder | None:
+        """All there is to say about one holder. None where it neither holds nor is dying, or is gone."""
+        proc, pid = self._proc, entry.pid
+        self._may_read(pid, STATUS)
+        status: ProcStatus = try_read(lambda: proc.status(pid), ProcStatus())
+        dying = self._dying(entry, living, status)
+        if not holds and not dying:
+            return None
+        tid = living[0].pid if living and not entry.alive else None
+        argv: tuple[str, ...] = try_read(lambda: proc.argv(pid, tid), ()) if self._may_read(pid, LABEL) else ()
+        user = None
+        if self._may_read(0, USER):  # a name service that hangs does so for everybody
+            user = try_read(lambda: pwd.getpwuid(status.uids[1]).pw_name, None)
+        self._may_read(pid, STATUS)
+        now: ProcStat | None = try_read(lambda: proc.stat(pid), None)
+        if now is None or now.start_time != entry.start_time:
+            return None  # it ended while it was looked at; whoever has its number now is another
+        blocked = next((task for task in (now, *living) if task.state == "D"), None)
+        return RawHolder(
+            stat=now,
+            status=status,
+            holds=holds,
+            dying=dying,
+            cgroup=self._cgroup(pid, tid),
+            argv=argv,
+            exe=try_read(lambda: proc.exe(pid, tid), None),
+            user=user,
+            age_s=self._age(entry.start_time),
+            wchan=try_read(lambda: proc.wchan(pid, blocked.pid), None) if blocked is not None else None,
+            pid_namespace=try_read(lambda: proc.pid_namespace(pid, tid), None),
+            lineage=self._lineage(entry, stats),
+            maps_read=maps_read,
+        )
+
+    def _cgroup(self, pid: int, tid: int | None = None) -> str | None:
+        found: str | None = try_read(lambda: self._proc.cgroup(pid, tid), None)
+        return found
+
+    def _lineage(self, entry: ProcStat, stats: t.Mapping[int, ProcStat]) -> tuple[tuple[int, str], ...]:
+        lineage: list[tuple[int, str]] = []
+        parent = entry.ppid
+        while parent in stats and parent > 1 and len(lineage) < _LONGEST_LINEAGE:
+            lineage.append((parent, self._cgroup(parent) or ""))
+            parent = stats[parent].ppid
+        return tuple(lineage)
+
+    def _age(self, start_time: int) -> float | None:
+        """From CLOCK_BOOTTIME: the uptime file of a container is not the machine's."""
+        proc = self._proc
+        now: float | None = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if proc.root != "/proc":
+            now = try_read(lambda: float(proc.read(os.path.join(proc.root, "uptime")).split()[0]), None)
+        return None if now is None else round(max(now - start_time / os.sysconf("SC_CLK_TCK"), 0.0), 1)

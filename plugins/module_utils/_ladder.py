@@ -1,0 +1,415 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""Making targets let go of the GPUs: managers first, then TERM to the top of each tree, then KILL to what is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _ladder_rules as rules
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
+from ansible_collections.cleanslate.gpu.plugins.module_utils._kinship import Kinship, ancestors
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import (
+    Identity,
+    ReleaseResult,
+    ReleaseVerdict,
+    Rung,
+    Signalled,
+    identity,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Managers, Order
+from ansible_collections.cleanslate.gpu.plugins.module_utils._respawning import Respawning
+from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Aim, Signaller
+
+FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
+LONGEST_INTERVAL = 0.5  # ... and at most
+# After the top of every tree has gone, the rest may be in the midst of their own clean exit: as long as one of them
+# ends in each such interval they are left to it, since a KILL in mid-release is how GPU memory survives (SGLang's own
+# remark). After that nobody is coming who would end them.
+ORPHAN_GRACE = 0.5
+# The dying: how often memory is asked for, and for how long a decrease (or the kill itself) counts as going on.
+# Unpinning 40 GB stands still for 7 s (measured), and takes more than 30 s with TP-8 (reported).
+SHRINK_INTERVAL = 10.0
+SHRINK_WINDOW = 30.0
+
+
+class _Ended(Exception):
+    """The release ends here, with this verdict."""
+
+    def __init__(self, verdict: ReleaseVerdict, message: str, respawned_by: str | None = None) -> None:
+        super().__init__(message)
+        self.verdict: ReleaseVerdict = verdict
+        self.message = message
+        self.respawned_by = respawned_by
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseOptions:
+    """respawn_watch: seconds to stay watching where a living parent may start a killed target again."""
+
+    ladder: tuple[Rung, ...] = rules.DEFAULT_LADDER
+    respawn_watch: float = 10.0
+    check_mode: bool = False
+
+
+def release(
+    scan: t.Callable[[], HolderScan],
+    options: ReleaseOptions,
+    *,
+    hold_again: t.Callable[[Holder], Holder | None],
+    describe: t.Callable[[Holder], str],
+    clock: Clock,
+    signaller: Signaller,
+    kinship: Kinship,
+    managers: Managers,
+    used_mib: t.Callable[[], int | None] | None = None,
+) -> ReleaseResult:
+    """Scan, and make every target let go. used_mib tells the memory of all GPUs, for judging whether the dying still
+    shrink; it is asked rarely."""
+    run = _Run(scan, options, hold_again, describe, clock, signaller, kinship, managers, used_mib)
+    try:
+        return run.result()
+    finally:
+        run.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        scan: t.Callable[[], HolderScan],
+        options: ReleaseOptions,
+        hold_again: t.Callable[[Holder], Holder | None],
+        describe: t.Callable[[Holder], str],
+        clock: Clock,
+        signaller: Signaller,
+        kinship: Kinship,
+        managers: Managers,
+        used_mib: t.Callable[[], int | None] | None,
+    ) -> None:
+        self._scan, self._options, self._hold_again, self._describe = scan, options, hold_again, describe
+        self._clock, self._signaller, self._kinship, self._managers = clock, signaller, kinship, managers
+        self._used_mib = used_mib
+        self._own = kinship.own()
+        self._began = clock.monotonic()
+        self._now: HolderScan = HolderScan()
+        self._seen: dict[Identity, Holder] = {}
+        self._aims: dict[Identity, Aim] = {}
+        self._sent: dict[Identity, set[str]] = {}
+        self._refused: dict[Identity, str] = {}
+        self._dying_since: dict[Identity, float] = {}
+        self._signalled: list[Signalled] = []
+        self._stopped: list[str] = []
+        self._notes: list[str] = []
+        self._last_signal_at: float | None = None
+        self._last_change = self._began
+        self._memory: tuple[float, int] | None = None  # when it was last asked for, and the answer
+        self._shrunk_at: float | None = None
+        self._respawning: Respawning | None = None
+
+    # -- the whole ---------------------------------------------------------------------------------------------
+
+    def result(self) -> ReleaseResult:
+        before = self._look()
+        would_signal: tuple[tuple[int, str], ...] = ()
+        orders: tuple[Order, ...] = ()
+        survivors: tuple[Holder, ...] = ()
+        respawned_by = None
+        try:
+            if not before.complete:
+                raise _Ended("incomplete", rules.unreadable_message(before, nothing_done=True))
+            orders = self._managers.plan(before, self._own)
+            if not self._targets() and not orders:
+                raise _Ended(*rules.quiet_verdict(before))
+            if self._options.check_mode:
+                would_signal = self._rehearse(orders)
+                raise _Ended("would_release", self._rehearsal_message(would_signal, orders))
+            self._stop_through_managers(orders)
+            self._climb()
+            raise _Ended("survivors", self._survivor_message())
+        except _Ended as ended:
+            verdict, message, respawned_by = ended.verdict, ended.message, ended.respawned_by
+        if verdict in ("survivors", "dying"):
+            survivors = self._targets()
+        return ReleaseResult(
+            verdict=verdict,
+            message=message + self._remark(),
+            holders=before.holders,
+            left=self._now.holders,
+            signalled=tuple(self._signalled),
+            would_signal=would_signal,
+            stopped=tuple(self._stopped),
+            would_stop=tuple(order.describe() for order in orders) if self._options.check_mode else (),
+            survivors=survivors,
+            respawned_by=respawned_by,
+            stale_nodes=before.stale_nodes,
+            notes=tuple(self._notes),
+            elapsed_s=self._since_begin(),
+            last_signal_at=self._last_signal_at,
+        )
+
+    def close(self) -> None:
+        for aim in self._aims.values():
+            aim.close()
+
+    def _remark(self) -> str:
+        return "." if not self._notes else ". " + " ".join(note.rstrip(".") + "." for note in self._notes)
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> HolderScan:
+        """Scan, and take note of who came, who went and who is dying."""
+        began = self._clock.monotonic()
+        self._now = self._scan()
+        now = self._clock.monotonic()
+        targets = self._targets()
+        present = {identity(holder) for holder in targets}
+        for holder in targets:
+            key = identity(holder)
+            if holder.dying:
+                self._dying_since.setdefault(key, now)
+            if key not in self._seen:
+                self._last_change = now
+                if self._respawning is not None:
+                    self._meet(self._respawning, holder)
+            self._seen[key] = holder
+        if self._respawning is not None:
+            if self._now.complete and self._respawning.note_gone(set(self._seen) - present, now):
+                self._last_change = now
+            if self._now.complete and not present:
+                self._respawning.note_empty(began)
+        return self._now
+
+    def _meet(self, respawning: Respawning, holder: Holder) -> None:
+        """A target that was not there before: late, or started again."""
+        culprit = respawning.meet(holder, self._targets(), self._above, self._clock.monotonic())
+        if culprit is not None:
+            raise _Ended(
+                "respawned",
+                f"{self._describe(holder)} appeared after its predecessor was killed: it is started again by "
+                f"{culprit}. "
+                "Stop that through what runs it (its unit in units, its container in containers, or by hand), "
+                "then release again",
+                respawned_by=culprit,
+            )
+
+    def _targets(self) -> tuple[Holder, ...]:
+        return rules.targets_of(self._now, self._own)
+
+    def _above(self, pid: int) -> tuple[int, ...]:
+        return ancestors(self._kinship, pid, {holder.pid: holder.ppid for holder in self._now.holders})
+
+    def _since_begin(self) -> float:
+        return round(self._clock.monotonic() - self._began, 3)
+
+    # -- before the first signal -------------------------------------------------------------------------------
+
+    def _rehearse(self, orders: t.Sequence[Order]) -> tuple[tuple[int, str], ...]:
+        covered = {pid for order in orders for pid in order.pids}
+        living = [holder for holder in self._targets() if not holder.dying and not self._managers.spares(holder)]
+        first = self._options.ladder[0]
+        top = {holder.pid for holder in (living if first.kills else rules.topmost(living, self._above))}
+        return tuple(
+            (holder.pid, first.signal if holder.pid in top else "KILL")
+            for holder in rules.parents_first(living, self._above)
+            if holder.pid not in covered
+        )
+
+    def _rehearsal_message(self, would_signal: t.Sequence[tuple[int, str]], orders: t.Sequence[Order]) -> str:
+        parts = []
+        if orders:
+            parts.append("stop " + "; ".join(order.describe() for order in orders))
+        if would_signal:
+            parts.append("signal " + ", ".join(f"PID {pid} with {name}" for pid, name in would_signal))
+        return "Would " + (", then ".join(parts) or "only wait for the dying, and signal nobody")
+
+    def _stop_through_managers(self, orders: t.Sequence[Order]) -> None:
+        if not orders:
+            return
+        for order in orders:
+            outcome = self._managers.carry_out(order)
+            if outcome.ok:
+                self._stopped.append(order.describe())
+                self._last_signal_at = self._clock.monotonic()
+                continue
+            said = f"{order.name} could not be stopped through its manager: {outcome.message}"
+            if order.restarts:
+                self._look()
+                raise _Ended(
+                    "survivors",
+                    f"{said}. Nothing was signalled, since it would be started again: stop it by hand, then "
+                    "release again",
+                )
+            self._notes.append(said + "; nothing starts it again, so it was signalled instead")
+        self._look()
+        if not self._now.complete:
+            raise _Ended("incomplete", rules.unreadable_message(self._now, nothing_done=True))
+        # Whoever ended through its manager is not watched for: the manager was told.
+        self._seen = {identity(holder): holder for holder in self._targets()}
+
+    # -- the ladder --------------------------------------------------------------------------------------------
+
+    def _climb(self) -> None:
+        self._respawning = Respawning(self._kinship, self._seen.values())
+        for rung in self._options.ladder:
+            self._stand_on(rung, last=rung is self._options.ladder[-1])
+
+    def _stand_on(self, rung: Rung, last: bool) -> None:
+        """One rung. Comes back when it is time for the next one; a release that is complete ends by _Ended."""
+        began = self._clock.monotonic()
+        deadline = began + rung.wait
+        known = frozenset(self._seen)
+        eligible = {identity(holder) for holder in rules.topmost(self._targets(), self._above)}
+        interval = FIRST_INTERVAL
+        self._last_change = began
+        looked = False
+        while True:
+            if self._now.complete and not self._targets():
+                self._prove()
+            self._signal(rung, known, eligible)
+            now = self._clock.monotonic()
+            if last and looked:
+                deadline = self._prolonged(began, deadline, rung)
+            if looked and (now >= deadline or self._hopeless()):
+                return
+            if not last and looked and self._orphaned(rung):
+                return
+            ended = self._wait(min(interval, max(deadline - now, 0.0)))
+            interval = FIRST_INTERVAL if ended else min(interval * 1.5, LONGEST_INTERVAL)
+            # At most about half of the time goes into scanning, however many processes there are.
+            interval = max(interval, self._now.seconds)
+            self._look()
+            looked = True
+
+    def _signal(self, rung: Rung, known: t.AbstractSet[Identity], eligible: t.AbstractSet[Identity]) -> None:
+        targets = self._targets()
+        top = {identity(holder) for holder in rules.topmost(targets, self._above)}
+        for holder in rules.parents_first(targets, self._above):
+            key = identity(holder)
+            if holder.dying or self._managers.spares(holder) or key in self._refused:
+                continue
+            if rung.signal in self._sent.get(key, ()):
+                continue
+            # Below KILL only the top of each tree is asked; one born meanwhile only if nobody is above it any more.
+            if not rung.kills and key not in (eligible if key in known else top):
+                continue
+            self._send(rung, holder)
+
+    def _send(self, rung: Rung, holder: Holder) -> None:
+        key = identity(holder)
+        aim = self._aims.get(key) or self._signaller.aim(holder.pid, holder.start_time)
+        if aim is None:
+            return
+        self._aims[key] = aim
+        again = self._hold_again(holder)
+        if again is None or again.dying or identity(again) != key:
+            return
+        if holder.pid <= 1 or holder.pid in self._own or holder.disposition != "target":
+            raise AssertionError(f"Contract violation: about to signal {holder}")
+        outcome = aim.send(rung.number)
+        if outcome == "refused":
+            self._refused[key] = "could not be signalled (operation not permitted): run this as root (become: true)"
+        elif outcome == "sent":
+            now = self._clock.monotonic()
+            self._sent.setdefault(key, set()).add(rung.signal)
+            self._signalled.append(Signalled(holder.pid, rung.signal, round(now - self._began, 3)))
+            self._last_signal_at = now
+
+    def _wait(self, seconds: float) -> bool:
+        """Until one of those held on to has ended, or the time is over."""
+        # What a scan still shows of those that ended (a leader that nobody reaps) is not worth waking up for.
+        alive = [aim for aim in self._aims.values() if not aim.gone()]
+        return self._signaller.wait(alive, seconds)
+
+    def _hopeless(self) -> bool:
+        """Whether waiting changes nothing: all that is left refused our signals."""
+        targets = self._targets()
+        return bool(targets) and all(identity(holder) in self._refused for holder in targets)
+
+    def _orphaned(self, rung: Rung) -> bool:
+        """Whether everyone who was asked has gone, and what is left shows no sign of ending by itself."""
+        targets = self._targets()
+        living = [identity(holder) for holder in targets if not holder.dying]
+        asked = any(rung.signal in self._sent.get(key, ()) for key in living)
+        return bool(living) and not asked and self._clock.monotonic() - self._last_change >= ORPHAN_GRACE
+
+    def _prolonged(self, began: float, deadline: float, rung: Rung) -> float:
+        """The deadline of the last rung: later while the dying still shrink."""
+        now = self._clock.monotonic()
+        targets = self._targets()
+        if self._used_mib is None or not targets or not all(holder.dying for holder in targets):
+            return deadline
+        asked_at = self._memory[0] if self._memory is not None else began
+        if now - asked_at >= SHRINK_INTERVAL:
+            used = self._used_mib()
+            if used is None:
+                self._used_mib = None  # It cannot tell, and asking a stuck driver again makes it worse.
+                return deadline
+            if self._memory is not None and used < self._memory[1]:
+                self._shrunk_at = now
+            self._memory = (now, used)
+        if self._shrunk_at is None:
+            return deadline
+        longest = began + max(rung.wait, rules.PROLONGED_TO)
+        return max(deadline, min(self._shrunk_at + SHRINK_WINDOW, longest))
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def _prove(self) -> None:
+        """No target was seen: look once more, and stay where somebody may start one again. Returns if one came."""
+        self._look()
+        if not self._now.complete or self._targets():
+            return
+        watched = self._respawning.parents_to_watch() if self._respawning is not None else ()
+        until = self._clock.monotonic() + self._options.respawn_watch
+        if watched and self._options.respawn_watch > 0:
+            names = ", ".join(self._kinship.describe(parent) for parent in watched)
+            self._notes.append(f"Watched up to {self._options.respawn_watch:g} s for a restart by {names}")
+        while self._respawning is not None and self._respawning.parents_to_watch() and self._clock.monotonic() < until:
+            self._clock.sleep(min(LONGEST_INTERVAL, max(until - self._clock.monotonic(), 0.001)))
+            self._look()
+            if not self._now.complete or self._targets():
+                return
+        if self._signalled or self._stopped:
+            pids = {signalled.pid for signalled in self._signalled}
+            raise _Ended("released", f"Released: {self._done(pids)}; a complete second look found no target left")
+        raise _Ended(*rules.quiet_verdict(self._now))
+
+    def _done(self, pids: t.AbstractSet[int]) -> str:
+        parts = []
+        if self._stopped:
+            parts.append(f"{len(self._stopped)} stopped through a manager")
+        if pids:
+            parts.append(f"{len(pids)} {'process' if len(pids) == 1 else 'processes'} signalled")
+        return ", ".join(parts)
+
+    def _survivor_message(self) -> str:
+        """Called when the last rung is over. Raises where survivors is not the right word."""
+        targets = self._targets()
+        now = self._clock.monotonic()
+        if not targets:
+            raise _Ended("incomplete", rules.unreadable_message(self._now, nothing_done=not self._signalled))
+        lines = []
+        for holder in targets:
+            key = identity(holder)
+            since = self._dying_since.get(key)
+            why = self._refused.get(key)
+            if self._managers.spares(holder) and why is None and not holder.dying:
+                why = "is protected and is only stopped through its manager, which did not end it"
+            lines.append(
+                f"{self._describe(holder)} {rules.survivor_line(holder, why, None if since is None else now - since)}"
+            )
+        if all(holder.dying for holder in targets) and self._still_shrinking(targets, now):
+            raise _Ended("dying", f"Killed, and still giving memory back when the time was over: {'; '.join(lines)}")
+        return f"Still holding the GPUs after {self._since_begin():.1f} s: {'; '.join(lines)}"
+
+    def _still_shrinking(self, targets: t.Sequence[Holder], now: float) -> bool:
+        """A decrease was seen of late, or they have been dying for so short a time that none can be asked for."""
+        youngest = max(self._dying_since.get(identity(holder), now) for holder in targets)
+        seen = max(youngest, self._shrunk_at or youngest)
+        return now - seen < SHRINK_WINDOW

@@ -1,0 +1,145 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""Telling whether an open file or a mapping is a GPU device node: by number, or for plain files by inode."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, kind_by_number
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import DeviceNode, Via
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc, text
+from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import Hold
+
+# A line of maps that maps a file: its addresses, the file system's number and inode, the path.
+_MAPPING = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+ [1-9]\d*) +(/.*)$", re.MULTILINE)
+_DELETED = b" (deleted)"
+_NEVER_NODES = (b"/dev/zero", b"/dev/shm/", b"/dev/mqueue/", b"/dev/hugepages/")
+_NETWORK = re.compile(r"^(nfs|cifs|smb|ceph|lustre|9p|glusterfs|beegfs|gpfs|wekafs|afs|fuse)")
+
+
+class MappingUnknown(Exception):
+    """A mapping that could be one of a node, and whose number could not be had."""
+
+
+class NodeMatcher:
+    """Knows the nodes of one scan. Files met once are remembered: most mappings are the same few libraries."""
+
+    def __init__(self, nodes: NodeSet, proc: Proc) -> None:
+        self._nodes = nodes
+        self._proc = proc
+        self._by_number: dict[int, DeviceNode] = {}
+        self._by_inode: dict[tuple[int, int], DeviceNode] = {}
+        self._mapped: dict[tuple[bytes, bytes], DeviceNode | None] = {}
+        self._names = frozenset(os.fsencode(os.path.basename(node.path)) for node in nodes.nodes)
+        for node in nodes.nodes:
+            kind, first, second = node.key
+            if kind == "chr":
+                self._by_number.setdefault(os.makedev(first, second), node)
+            else:
+                self._by_inode.setdefault((first, second), node)
+
+    def node_of(self, found: os.stat_result) -> DeviceNode | None:
+        if stat.S_ISCHR(found.st_mode):
+            number = found.st_rdev
+            if number not in self._by_number and self._nodes.by_number:
+                self._learn(os.major(number), os.minor(number))
+            return self._by_number.get(number)
+        if self._by_inode and stat.S_ISREG(found.st_mode):
+            return self._by_inode.get((found.st_dev, found.st_ino))
+        return None
+
+    def _learn(self, major: int, minor: int) -> None:
+        """A device of the NVIDIA driver of which there is no node here, as a container may have one."""
+        if major not in self._nodes.real_majors:
+            return
+        kind, gpu_minor = kind_by_number(major, minor, self._nodes.real_majors)
+        path = {"gpu": f"/dev/nvidia{gpu_minor}", "control": "/dev/nvidiactl"}.get(kind, f"/dev/char/{major}:{minor}")
+        self._by_number[os.makedev(major, minor)] = DeviceNode(path, kind, ("chr", major, minor), gpu_minor)
+
+    def open_files(self, folder: str, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]) -> t.Iterator[Hold]:
+        """Holds among the open files of a task. avoid: mount points of servers that may not answer."""
+        for name in names:
+            path = f"{folder}/{name}"
+            try:
+                if avoid and _below(os.readlink(path), avoid):
+                    continue
+                found = os.stat(path)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EPERM):
+                    raise
+                continue  # closed meanwhile, or a file whose server is gone: a device node answers
+            node = self.node_of(found)
+            if node is not None:
+                yield Hold(node.path, node.kind, node.minor, via)
+
+    def mappings(self, maps: bytes, pid: int, tid: int | None, avoid: t.Sequence[str]) -> t.Iterator[Hold | str]:
+        """Holds among the mappings of a task; as text the paths that could not be looked up and might be nodes."""
+        for match in _MAPPING.finditer(maps):
+            area, inode, path = match.groups()
+            if (inode, path) not in self._mapped:
+                if avoid and _below(os.fsdecode(path), avoid):
+                    continue
+                try:
+                    self._mapped[(inode, path)] = self._mapped_node(pid, tid, area, inode, path)
+                except MappingUnknown:
+                    yield os.fsdecode(path)
+                    continue
+            node = self._mapped[(inode, path)]
+            if node is not None:
+                yield Hold(node.path, node.kind, node.minor, "map")
+
+    def _mapped_node(self, pid: int, tid: int | None, area: bytes, inode: bytes, path: bytes) -> DeviceNode | None:
+        """maps shows the file system's number of a node, not the device's own: that comes from map_files, or where
+        that is refused from the path, looked up as the task sees it."""
+        suspect = self._could_be_node(path)
+        try:
+            found = os.stat(self._proc.path(tid or pid, "map_files", os.fsdecode(area)))
+        except OSError:
+            pass
+        else:
+            node = self.node_of(found)
+            # On an overlay the mapped file is the one below, with another inode than the path.
+            if node is not None or not (suspect and stat.S_ISREG(found.st_mode)):
+                return node
+            suspect = False
+        if not path.endswith(_DELETED):
+            try:
+                found = os.stat(self._proc.path(pid, "root", tid=tid) + os.fsdecode(path))
+            except OSError:
+                pass
+            else:
+                if found.st_ino == int(inode.split()[1]):
+                    return self.node_of(found)
+        if suspect:
+            raise MappingUnknown
+        return None
+
+    def _could_be_node(self, path: bytes) -> bool:
+        plain = path[: -len(_DELETED)] if path.endswith(_DELETED) else path
+        if plain.startswith(_NEVER_NODES):
+            return False
+        return plain.startswith(b"/dev/") or os.path.basename(plain) in self._names
+
+
+def network_mounts(proc: Proc, pid: int) -> tuple[str, ...]:
+    """Where a process sees file systems whose server may be gone. No device node of ours lies there."""
+    places = []
+    for line in text(proc.read(proc.path(pid, "mountinfo"))).splitlines():
+        left, dash, right = line.partition(" - ")
+        fields = left.split()
+        if dash and len(fields) > 4 and _NETWORK.match(right):
+            places.append(fields[4].replace("\\040", " "))
+    return tuple(places) or ("/\0",)
+
+
+def _below(path: str, places: t.Sequence[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)

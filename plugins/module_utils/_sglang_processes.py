@@ -1,0 +1,289 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""The processes of one SGLang server, and who listens on its port, read from /proc.
+
+A worker is known by its command line (`sglang::scheduler_TP3`): the kernel cuts the short name, and a worker that died
+but was not reaped has an empty command line, so it is not counted as alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import ipaddress
+import os
+import re
+import time
+import typing as t
+
+WORKER = re.compile(r"^sglang::scheduler")
+_RANK = re.compile(r"_(TP|PP|DP)(\d+)")
+_SOCKET = re.compile(r"^socket:\[(\d+)\]$")
+_LISTEN = "0A"
+_CONTAINER_RUNNERS = {"docker", "podman", "nerdctl"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """One process. start_time, in clock ticks since boot, makes the pid an identity; cpu_ticks: user and system."""
+
+    pid: int
+    ppid: int
+    start_time: int
+    state: str
+    cpu_ticks: int
+    cmdline: str = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in "ZX"
+
+    def started_after_boot(self) -> float:
+        """Seconds between boot and its start."""
+        return self.start_time / os.sysconf("SC_CLK_TCK")
+
+
+@dataclasses.dataclass(frozen=True)
+class Listener:
+    """A process that listens on the port. pid is None where no process could be seen to own the socket; then
+    unreadable says whether there were processes whose descriptors could not be read."""
+
+    address: str
+    pid: int | None
+    unreadable: bool = False
+    cmdline: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerProcesses:
+    """What belongs to the server. main is None where there is no main process (any more).
+
+    listeners is None where the kernel's table of sockets could not be read; ours says whether the server itself is
+    among them (None: cannot be told). outside is True for a unit whose main process is a container's runner: the
+    server is then no child of it.
+    """
+
+    main: Process | None = None
+    members: tuple[int, ...] = ()
+    workers: tuple[Process, ...] = ()
+    listeners: tuple[Listener, ...] | None = None
+    ours: bool | None = None
+    foreign: Listener | None = None
+    outside: bool = False
+    cpu_ticks: int = 0
+
+    def worker_ranks(self) -> tuple[str, ...]:
+        """The rank of each worker, in the order of the workers."""
+        return tuple(rank(worker) for worker in self.workers)
+
+
+def rank(worker: Process) -> str:
+    """The name of a worker's rank, as in TP3."""
+    found = _RANK.findall(worker.cmdline.split(None, 1)[0])
+    return "_".join(kind + number for kind, number in found) or str(worker.pid)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(65536)
+
+
+def read_process(pid: int, proc_root: str = "/proc") -> Process | None:
+    """One process from its stat file; None where it is gone."""
+    try:
+        text = _text(f"{proc_root}/{pid}/stat")
+        fields = text[text.rindex(")") + 2 :].split()
+        return Process(pid, int(fields[1]), int(fields[19]), fields[0], int(fields[11]) + int(fields[12]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def cmdline(pid: int, proc_root: str = "/proc") -> str:
+    try:
+        return _text(f"{proc_root}/{pid}/cmdline").replace("\0", " ").strip()
+    except OSError:
+        return ""
+
+
+def all_processes(proc_root: str = "/proc") -> dict[int, Process]:
+    try:
+        names = os.listdir(proc_root)
+    except OSError:
+        return {}
+    found = (read_process(int(name), proc_root) for name in names if name.isdigit())
+    return {process.pid: process for process in found if process is not None}
+
+
+def seconds_since_boot() -> float:
+    """On the clock that start times are counted on; a container's own /proc may show another one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _in_group(pid: int, group: str, proc_root: str) -> bool:
+    try:
+        lines = _text(f"{proc_root}/{pid}/cgroup").splitlines()
+    except OSError:
+        return False
+    for line in lines:
+        _number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers in ("", "name=systemd") and (path == group or path.startswith(group + "/")):
+            return True
+    return False
+
+
+def members_of(
+    main_pid: int | None, control_group: str, processes: t.Mapping[int, Process], proc_root: str = "/proc"
+) -> set[int]:
+    """The main process, everything that descends from it, and what is in the unit's own control group."""
+    members = {main_pid} if main_pid in processes else set()
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.ppid, []).append(process.pid)
+    waiting = list(members)
+    while waiting:
+        for child in children.get(waiting.pop() or 0, ()):
+            if child not in members:
+                members.add(child)
+                waiting.append(child)
+    if control_group.strip("/"):
+        members.update(pid for pid in processes if _in_group(pid, control_group, proc_root))
+    return {pid for pid in members if pid}
+
+
+def _address(hexadecimal: str) -> str:
+    raw = bytes.fromhex(hexadecimal)
+    # Words in host order, as the kernel prints them; every supported GPU host is little-endian.
+    packed = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
+    address = ipaddress.ip_address(packed)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def _covers(listening: str, host: str) -> bool:
+    if listening in ("0.0.0.0", "::") or host in ("0.0.0.0", "::", ""):
+        return True
+    try:
+        return ipaddress.ip_address(listening) == ipaddress.ip_address(host)
+    except ValueError:
+        return True  # a host name: any address may be meant
+
+
+def listening_sockets(host: str, port: int, proc_root: str = "/proc") -> dict[str, str] | None:
+    """inode → address of the sockets that listen where host:port would be answered; None where that is unknown."""
+    result: dict[str, str] = {}
+    read = False
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = _text_whole(f"{proc_root}/net/{table}").splitlines()[1:]
+        except OSError:
+            continue
+        read = True
+        for line in lines:
+            fields = line.split()
+            if len(fields) < 10 or fields[3] != _LISTEN:
+                continue
+            address, _colon, number = fields[1].partition(":")
+            with contextlib.suppress(ValueError):
+                if int(number, 16) == port and _covers(_address(address), host.strip("[]")):
+                    result[fields[9]] = _address(address)
+    return result if read else None
+
+
+def _text_whole(path: str) -> str:
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+
+
+def _sockets_of(pid: int, proc_root: str) -> set[str] | None:
+    """Inodes of the sockets that a process has open; None where they may not be read."""
+    try:
+        names = os.listdir(f"{proc_root}/{pid}/fd")
+    except PermissionError:
+        return None
+    except OSError:
+        return set()
+    inodes = set()
+    for name in names:
+        try:
+            found = _SOCKET.match(os.readlink(f"{proc_root}/{pid}/fd/{name}"))
+        except PermissionError:
+            return None
+        except OSError:
+            continue
+        if found:
+            inodes.add(found.group(1))
+    return inodes
+
+
+def _listeners(
+    sockets: t.Mapping[str, str], order: t.Iterable[int], proc_root: str
+) -> tuple[tuple[Listener, ...], set[int]]:
+    """The owner of each socket, asked in this order, and the processes that could not be read on the way."""
+    left = dict(sockets)
+    found: list[Listener] = []
+    unreadable: set[int] = set()
+    for pid in order:
+        if not left:
+            break
+        inodes = _sockets_of(pid, proc_root)
+        if inodes is None:
+            unreadable.add(pid)
+            continue
+        for inode in inodes & set(left):
+            found.append(Listener(left.pop(inode), pid, cmdline=cmdline(pid, proc_root)))
+    found += [Listener(address, None, unreadable=bool(unreadable)) for address in left.values()]
+    return tuple(found), unreadable
+
+
+def look_at_processes(
+    main_pid: int | None, control_group: str, host: str, port: int, *, unit: bool = True, proc_root: str = "/proc"
+) -> ServerProcesses:
+    """The server's processes and the owner of its port.
+
+    :param main_pid: the unit's main process; without a unit, None: then whoever listens on the port is the server.
+    :param control_group: the unit's control group as systemd names it, may be empty.
+    :param unit: False where there is no unit to compare with.
+    """
+    processes = all_processes(proc_root)
+    sockets = listening_sockets(host, port, proc_root)
+    members = members_of(main_pid, control_group, processes, proc_root)
+    order = sorted(members) + sorted(set(processes) - members)
+    listeners, unreadable = _listeners(sockets or {}, order, proc_root)
+    if not unit:
+        main_pid = next((listener.pid for listener in listeners if listener.pid is not None), None)
+        members = members_of(main_pid, "", processes, proc_root)
+    main = processes.get(main_pid or 0)
+    if main is not None:
+        main = dataclasses.replace(main, cmdline=cmdline(main.pid, proc_root))
+    outside = main is not None and os.path.basename(main.cmdline.split(" ")[0]) in _CONTAINER_RUNNERS
+    workers = []
+    for pid in sorted(set(processes) if outside else members):
+        line = cmdline(pid, proc_root)
+        if WORKER.match(line) and processes[pid].alive:
+            workers.append(dataclasses.replace(processes[pid], cmdline=line))
+    foreign = None
+    ours: bool | None = None
+    if listeners and not outside:
+        ours = any(listener.pid in members for listener in listeners)
+        others = [listener for listener in listeners if listener.pid not in members]
+        if not ours and unit:
+            # An owner that cannot be seen is somebody else only if every process of the unit could be read.
+            known = [listener for listener in others if listener.pid is not None]
+            if known or not (unreadable & members):
+                foreign = (known or others)[0]
+            else:
+                ours = None
+    return ServerProcesses(
+        main=main,
+        members=tuple(sorted(members)),
+        workers=tuple(workers),
+        listeners=None if sockets is None else listeners,
+        ours=ours,
+        foreign=foreign,
+        outside=outside,
+        cpu_ticks=sum(processes[pid].cpu_ticks for pid in members if pid in processes),
+    )

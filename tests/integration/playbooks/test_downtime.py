@@ -1,0 +1,39 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What stands between stop and start: few executions on the node, and little time."""
+
+from __future__ import annotations
+
+import re
+
+MOST_EXECUTIONS = 5
+EXECUTION = re.compile(r"^<(?P<host>[^>]+)> EXEC /bin/sh -c ", re.MULTILINE)
+
+
+def test_few_executions_between_stop_and_start(make_node, play, capsys) -> None:
+    # Stops at once, gives its memory back at once.
+    node = make_node({"release_delay_s": 0, "time_scale": 0.001})
+    assert play("start", node).rc == 0
+    (old,) = node.launchers()
+
+    run = play("relaunch", node, "-vvv")
+
+    assert run.rc == 0, run
+    assert node.launchers() != [old]
+    stop = next(call for call in run.of(node) if call.verb == "stop")
+    start = next(call for call in run.of(node) if call.verb == "start")
+    # From the first byte of the task that stops to that of the task behind the one that starts.
+    begin = run.out.index("sglang_stop : Stop sglang.service")
+    end = run.out.index("Make sure that the start was carried out")
+    executions = EXECUTION.findall(run.out[begin:end])
+    with capsys.disabled():
+        print(
+            f"\n  stop to start: {start.time - stop.time:.2f} s (call to call), {len(executions)} executions on the node"
+            f" with stop and start themselves"
+        )
+    between = len(executions) - 2
+    assert 0 < between <= MOST_EXECUTIONS, f"{between} executions between stop and start\n{run}"
+    # Far more than it takes, and far less than a person would notice going wrong.
+    assert start.time - stop.time < 30

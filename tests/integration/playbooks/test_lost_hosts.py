@@ -1,0 +1,120 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A node whose connection breaks in the middle of a relaunch ends in rescue, with words that say how it stands."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from simulated_nodes import Node, Run, alive
+
+# Unreachable from the moment that the file is there: ssh to a port where nobody listens.
+BREAKS = {
+    "ansible_connection": "{{ 'ssh' if (simulated_node ~ '/lost') is file else 'local' }}",
+    "ansible_host": "127.0.0.1",
+    "ansible_port": 1,
+    "ansible_ssh_retries": 0,
+}
+HOOK = """\
+- name: Lose the connection
+  ansible.builtin.file:
+    path: "{{ simulated_node }}/lost"
+    state: touch
+    mode: "0644"
+  delegate_to: localhost
+"""
+
+
+class Lost(t.NamedTuple):
+    """One run in which three nodes are lost, each at another moment."""
+
+    run: Run
+    after_stop: Node
+    after_gate: Node
+    after_start: Node
+    old: dict[str, int]
+
+
+@pytest.fixture(scope="module")
+def lost(make_shared_node, play, tmp_path_factory) -> Lost:
+    nodes = [make_shared_node() for _ in range(3)]
+    after_stop, after_gate, after_start = nodes
+    started = play("start", nodes, relaunch_serial="100%")
+    assert started.rc == 0, started
+    old = {node.name: node.launchers()[0] for node in nodes}
+    hook = tmp_path_factory.mktemp("hooks") / "lose.yml"
+    hook.write_text(HOOK)
+    for node, verb in ((after_stop, "stop"), (after_start, "start")):
+        node.wrap_systemctl({verb: f"touch {node.folder}/lost"})
+    hooks = f"{{{{ {{'{after_gate.name}': '{hook}'}}[inventory_hostname] | default('') }}}}"
+    run = play(
+        "relaunch", nodes, variables={**BREAKS, "relaunch_hook_after_release": hooks}, relaunch_serial="100%"
+    )  # fmt: skip
+    return Lost(run, after_stop, after_gate, after_start, old)
+
+
+def message(lost: Lost, node: Node) -> str:
+    """What the rescue says about one node."""
+    _, found, rest = lost.run.text.partition(f"msg: {node.name}: ")
+    if not found:
+        _, found, rest = lost.run.text.partition(f"msg: '{node.name}: ")
+    assert found, f"no failure that begins with {node.name}\n{lost.run}"
+    return rest[:1200]
+
+
+def test_the_run_fails(lost) -> None:
+    # 2: a task failed; 4: a host was unreachable. Both mean that a person must look.
+    assert lost.run.rc in (2, 4), lost.run
+
+
+def test_lost_between_stop_and_start(lost) -> None:
+    node = lost.after_stop
+    assert lost.run.verbs(node, "stop", "start") == ["stop"], lost.run.of(node)
+    assert not alive(lost.old[node.name])
+    assert not node.launchers()
+    said = message(lost, node)
+    assert "was lost" in said, said
+    assert f"IS DOWN on {node.name}" in said, said
+    assert "nothing was started" in said, said
+    assert "run relaunch.yml again" in said, said
+
+
+def test_lost_after_the_gate(lost) -> None:
+    node = lost.after_gate
+    assert lost.run.verbs(node, "stop", "start") == ["stop"], lost.run.of(node)
+    assert not node.launchers()
+    said = message(lost, node)
+    assert f"IS DOWN on {node.name}" in said, said
+    assert "run relaunch.yml again" in said, said
+
+
+def test_lost_after_the_start(lost) -> None:
+    """It may well be serving; the message must not claim that it is down, nor that it serves."""
+    node = lost.after_start
+    assert lost.run.verbs(node, "stop", "start") == ["stop", "start"], lost.run.of(node)
+    assert len(node.launchers()) == 1
+    said = message(lost, node)
+    assert "was lost" in said, said
+    assert "IS DOWN" not in said, said
+    assert "not proved to serve" in said or "not known" in said, said
+    assert "status.yml" in said, said
+
+
+def test_always_ran_for_each(lost) -> None:
+    stats = lost.run.out[lost.run.out.index("CUSTOM STATS") :]
+    for node in (lost.after_stop, lost.after_gate, lost.after_start):
+        assert f"{node.name}:  cleanslate_verdict: failed" in stats, stats
+
+
+def test_a_second_run_brings_them_back(lost, play) -> None:
+    """What a person does once the network is back."""
+    nodes = [lost.after_stop, lost.after_gate, lost.after_start]
+    for node in nodes:
+        (node.folder / "lost").unlink()
+        node.unwrap_systemctl()
+    run = play("relaunch", nodes, relaunch_serial="100%")
+    assert run.rc == 0, run
+    assert all(len(node.launchers()) == 1 for node in nodes)

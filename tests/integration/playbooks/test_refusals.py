@@ -1,0 +1,112 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What preflight refuses, refuses while the old server serves: its process is the same afterwards."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_nodes import Node, alive
+
+
+@pytest.fixture(scope="module")
+def serving(make_shared_node, play) -> list[Node]:
+    nodes = [make_shared_node() for _ in range(4)]
+    run = play("start", nodes, relaunch_serial="100%")
+    assert run.rc == 0, run
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        pytest.param({"gpu_relaese_scope": "unit"}, "did you mean gpu_release_scope", id="misspelt"),
+        pytest.param({"sglang_server_profle": "demo"}, "did you mean sglang_server_profile", id="misspelt profile"),
+        pytest.param({"gpu_release_host": "node1"}, "gpu_release_lxc", id="host without lxc"),
+        pytest.param({"gpu_release_lxc": [101]}, "gpu_release_host", id="lxc without host"),
+        pytest.param({"sglang_server_profile": "kimi"}, "there is no profile 'kimi'", id="unknown profile"),
+        pytest.param({"gpu_release_scope": "all"}, "gpu_release_allow_foreign", id="scope all by accident"),
+    ],
+)
+def test_variables(variables, said, serving, play) -> None:
+    node = serving[0]
+    old, before = node.launchers(), node.snapshot()
+    run = play("relaunch", node, variables=variables)
+    assert run.rc == 2, run
+    assert said in run.text, run
+    assert not run.of(node), "wrong variables are found before the node is asked anything"
+    assert node.launchers() == old
+    assert node.snapshot() == before
+
+
+def test_states_of_the_gpus(serving, play) -> None:
+    """Four nodes at once, each with another reason; nobody is stopped, not even the node that would have passed."""
+    hung, lost, mig, short = serving
+    hung.script(faults=[{"effect": "hang"}])
+    lost.script(faults=[{"effect": "lost", "gpus": [3]}])
+    mig.script(faults=[{"effect": "mig", "gpus": [5]}])
+    ten = {short.name: 10}
+    old = {node.name: node.launchers() for node in serving}
+    try:
+        run = play(
+            "relaunch", serving,
+            variables={
+                "gpu_release_smi_timeout": 2,
+                "gpu_idle_expected_count": "{{ %s[inventory_hostname] | default(0) }}" % ten,
+            },
+        )  # fmt: skip
+    finally:
+        for node in serving:
+            node.script()
+    assert run.rc == 2, run
+    assert {node.name: node.launchers() for node in serving} == old
+    for node in serving:
+        assert all(call.asks for call in run.of(node)), run.of(node)
+    reasons = {node.name: reason(run, node) for node in serving}
+    assert "2 s" in reasons[hung.name] or "hung" in reasons[hung.name], reasons
+    assert "GPU" in reasons[lost.name], reasons
+    assert "7" in reasons[lost.name] or "GPU3" in reasons[lost.name], reasons
+    assert "MIG" in reasons[mig.name], reasons
+    assert "10" in reasons[short.name], reasons
+    assert "8" in reasons[short.name], reasons
+
+
+def reason(run, node: Node) -> str:
+    """The msg of the fatal line of one host."""
+    _, found, rest = run.out.partition(f"fatal: [{node.name}]: ")
+    assert found, f"{node.name} did not fail\n{run}"
+    lines = rest.splitlines()[1:]
+    block = lines[: next((n for n, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))]
+    text = " ".join(line.strip() for line in block)
+    return text[text.index("msg:") :]
+
+
+def test_running_requests(make_node, play) -> None:
+    """Refused at first; drained or cut off where a person says so."""
+    node = make_node({"requests_running": 3, "requests_finish_s": 0.5})
+    assert play("start", node).rc == 0
+    (first,) = node.launchers()
+
+    refused = play("relaunch", node)
+    assert refused.rc == 2, refused
+    assert "answering 3 requests" in refused.text, refused
+    assert "relaunch_when_busy=drain" in refused.text, refused
+    assert node.launchers() == [first]
+    assert all(call.asks for call in refused.of(node)), refused.of(node)
+
+    # The next one would never finish its requests.
+    node.script({"requests_running": 2})
+    drained = play("relaunch", node, relaunch_when_busy="drain")
+    assert drained.rc == 0, drained
+    assert "drained" in drained.text, drained
+    (second,) = node.launchers()
+    assert not alive(first)
+    assert second != first
+
+    node.script()
+    forced = play("relaunch", node, relaunch_when_busy="force")
+    assert forced.rc == 0, forced
+    assert "cut" in forced.text, forced
+    assert not alive(second)
+    assert len(node.launchers()) == 1

@@ -1,0 +1,93 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How the fake server is to behave: NODE/scenario.json (server: {...}), over it SIM_SERVER (JSON), over it SIM_NAME."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import typing as t
+
+# In start order, each with the share of the loading time at which it begins.
+STAGES: t.Dict[str, float] = {
+    "arguments": 0.0,
+    "init": 0.02,
+    "weights": 0.10,
+    "kv_cache": 0.70,
+    "graph": 0.80,
+    "bind": 1.0,
+    "warmup": 1.0,
+    "ready": 1.0,
+}
+VERSIONS = ("0.5.12", "0.5.15", "0.5.23")
+
+
+@dataclasses.dataclass(frozen=True)
+class Behaviour:
+    version: str = "0.5.23"  # 0.5.12 and 0.5.15 end a stop by SIGKILL to themselves, 0.5.23 by exit 0
+    load_s: float = 6.0
+    warmup_s: float = 0.2
+    shards: int = 64
+    gpu_mib: t.Any = 76115  # a number, or {"GPU": MiB}
+    # SGLang's own times (drain poll 5 s, health poll 1 s, health timeout 20 s, crash dump wait 60 s) are multiplied.
+    time_scale: float = 0.05
+    release_delay_s: float = 0.8
+    release_curve: t.Optional[t.Sequence[t.Sequence[float]]] = None
+    release_tail: t.Sequence[float] = (4, 1.0)
+    compile_workers: int = 2
+    served_model: t.Optional[str] = None  # answers with another name than the configured one
+    generation_s: float = 0.0
+    requests_running: int = 0
+    requests_finish_s: t.Optional[float] = None  # they end this long after SIGTERM; never without
+    hang_at: t.Optional[str] = None  # a stage
+    die_at: t.Optional[t.Mapping[str, t.Any]] = None  # {"stage": ..., "exit_code": n} or {"stage", "signal": n}
+    die_after_s: t.Optional[float] = None  # after ready; the end is that of die (default exit code 0: a crash as exit 0)
+    die: t.Mapping[str, t.Any] = dataclasses.field(default_factory=lambda: {"exit_code": 0})
+    worker_dies_at: t.Optional[t.Mapping[str, t.Any]] = None  # {"stage": ..., "rank": n}
+    worker_dies_after_s: t.Optional[float] = None  # after ready, rank 0
+    healthy_without_worker: bool = False  # /health stays 200, nobody notices the death
+    ignore_term: bool = False
+    hung_after_s: t.Optional[float] = None  # after ready the schedulers stop answering
+    leave_worker: t.Optional[int] = None  # this GPU's rank forks a worker that outlives the launcher
+    leave_zombie: t.Optional[int] = None  # this GPU's rank outlives the launcher as a zombie leader
+    left_over_ignores_term: bool = False
+
+    def mib(self, gpu: int) -> int:
+        if isinstance(self.gpu_mib, dict):
+            return int(self.gpu_mib.get(str(gpu), 76115))
+        return int(self.gpu_mib)
+
+    def release(self) -> t.Dict[str, t.Any]:
+        return {"delay_s": self.release_delay_s, "curve": self.release_curve, "tail": list(self.release_tail)}
+
+
+def from_settings(settings: t.Mapping[str, t.Any]) -> Behaviour:
+    names = {field.name for field in dataclasses.fields(Behaviour)}
+    odd = sorted(set(settings) - names)
+    if odd:
+        raise ValueError("unknown server behaviour %s; known: %s" % (", ".join(odd), ", ".join(sorted(names))))
+    behaviour = Behaviour(**settings)
+    stages = [behaviour.hang_at, (behaviour.die_at or {}).get("stage"), (behaviour.worker_dies_at or {}).get("stage")]
+    for stage in stages:
+        if stage is not None and stage not in STAGES:
+            raise ValueError("unknown stage %r; known: %s" % (stage, ", ".join(STAGES)))
+    if behaviour.version not in VERSIONS:
+        raise ValueError("unknown version %r; known: %s" % (behaviour.version, ", ".join(VERSIONS)))
+    return behaviour
+
+
+def load(node: str, environment: t.Mapping[str, str]) -> Behaviour:
+    with open(os.path.join(node, "scenario.json"), encoding="utf-8") as handle:
+        settings = dict(json.load(handle).get("server", {}))
+    settings.update(json.loads(environment.get("SIM_SERVER") or "{}"))
+    for field in dataclasses.fields(Behaviour):
+        text = environment.get("SIM_" + field.name.upper())
+        if text is not None:
+            try:
+                settings[field.name] = json.loads(text)
+            except ValueError:
+                settings[field.name] = text
+    return from_settings(settings)

@@ -1,0 +1,194 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which processes belong to a node, found by its own means (not by the modules under test), and how they are ended.
+
+A process belongs to a node when NODE/processes/PID-STARTTIME names it, when the node stands in its environment
+(CLEANSLATE_SIMULATED_NODE, which forks and children inherit), or when it has a file of NODE/dev or NODE/contexts open.
+We ourselves and our ancestors never do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import typing as t
+
+from contexts import process_stat
+
+VARIABLE = "CLEANSLATE_SIMULATED_NODE"
+
+
+class Process(t.NamedTuple):
+    pid: int
+    start_time: int
+    parent: int
+    state: str
+    comm: str
+    cmdline: str
+    role: str
+    fds: t.FrozenSet[str]
+    maps: t.FrozenSet[str]
+    why: str
+
+    def held(self) -> t.List[str]:
+        return sorted(self.fds | self.maps)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as handle:
+            return handle.read()
+    except OSError:
+        return b""
+
+
+def register(node: str, role: str, pid: t.Optional[int] = None) -> None:
+    """Note a process of the node, before anything can go wrong with it."""
+    pid = os.getpid() if pid is None else pid
+    stat = process_stat(pid)
+    if stat is not None:
+        with open(os.path.join(node, "processes", "%d-%d" % (pid, stat[2])), "w", encoding="utf-8") as handle:
+            handle.write(role)
+
+
+def _live_tasks(pid: int) -> t.List[str]:
+    try:
+        tasks = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return []
+    live = []
+    for task in tasks:
+        state = _read("/proc/%d/task/%s/stat" % (pid, task)).rpartition(b")")[2].split()
+        if state and state[0] not in (b"Z", b"X"):
+            live.append(task)
+    return live
+
+
+def _prefixes(node: str) -> t.Tuple[str, str]:
+    return os.path.join(node, "dev") + os.sep, os.path.join(node, "contexts") + os.sep
+
+
+def open_files(pid: int, task: str, node: str) -> t.FrozenSet[str]:
+    """The node's files that a living thread has open."""
+    prefixes = _prefixes(node)
+    folder = "/proc/%d/task/%s/fd" % (pid, task)
+    found: t.Set[str] = set()
+    try:
+        numbers = os.listdir(folder)
+    except OSError:
+        numbers = []  # ended meanwhile, or not ours to look at
+    for number in numbers:
+        try:
+            target = os.readlink(folder + "/" + number)
+        except OSError:
+            continue  # closed meanwhile
+        if target.startswith(prefixes):
+            found.add(target[len(node) + 1 :])
+    return frozenset(found)
+
+
+def mapped_files(pid: int, task: str, node: str) -> t.FrozenSet[str]:
+    prefixes = _prefixes(node)
+    lines = _read("/proc/%d/task/%s/maps" % (pid, task)).decode("utf-8", "replace").splitlines()
+    paths = [line.split(None, 5)[5] for line in lines if node in line]
+    return frozenset(path[len(node) + 1 :] for path in paths if path.startswith(prefixes))
+
+
+def ours() -> t.Set[int]:
+    """This process and its ancestors."""
+    found = {os.getpid()}
+    pid = os.getppid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        stat = process_stat(pid)
+        if stat is None:
+            break
+        pid = stat[1]
+    return found
+
+
+def belonging(node: str) -> t.List[Process]:
+    recorded: t.Dict[t.Tuple[int, int], str] = {}
+    try:
+        for name in os.listdir(os.path.join(node, "processes")):
+            pid_text, _, start = name.partition("-")
+            if pid_text.isdigit() and start.isdigit():
+                recorded[int(pid_text), int(start)] = _read(os.path.join(node, "processes", name)).decode()
+    except OSError:
+        pass
+    present = os.path.isfile(os.path.join(node, ".simulated-node"))
+    marker = ("%s=%s" % (VARIABLE, node)).encode()
+    excluded = ours()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in excluded:
+            continue
+        pid = int(entry)
+        stat = process_stat(pid)
+        tasks = _live_tasks(pid) if stat is not None else []
+        if stat is None or not tasks:
+            continue  # gone, or a corpse that waits for its parent
+        why = ""
+        role = recorded.get((pid, stat[2]), "")
+        fds = open_files(pid, tasks[0], node) if present else frozenset()
+        if role:
+            why = "recorded"
+        elif marker in _read("/proc/%d/environ" % pid).split(b"\0"):
+            why = "environment"
+        elif fds:
+            why = "holds"
+        if not why:
+            continue
+        maps = mapped_files(pid, tasks[0], node)
+        comm = _read("/proc/%d/comm" % pid).decode("utf-8", "replace").strip()
+        cmdline = _read("/proc/%d/cmdline" % pid).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+        if not role:
+            role = "driver" if "driver.py" in cmdline else comm
+        found.append(Process(pid, stat[2], stat[1], stat[0], comm, cmdline, role, fds, maps, why))
+    return found
+
+
+def end_one(pid: int, start_time: int, number: int) -> None:
+    """Signal exactly this process: through a pidfd where the kernel has it, the start time checked behind it."""
+    opener = getattr(os, "pidfd_open", None)
+    fd = None
+    try:
+        if opener is not None:
+            try:
+                fd = opener(pid)
+            except ProcessLookupError:
+                return
+            except OSError:
+                fd = None
+        stat = process_stat(pid)
+        if stat is None or stat[2] != start_time:
+            return
+        if fd is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(fd, number)  # type: ignore[attr-defined]
+    except ProcessLookupError:
+        pass
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def stop(node: str, timeout: float = 20.0) -> t.List[Process]:
+    """SIGKILL whatever belongs to the node until nothing is left; those that would not end are returned."""
+    deadline = time.monotonic() + timeout
+    quiet = 0
+    while True:
+        left = belonging(node)
+        for process in left:
+            end_one(process.pid, process.start_time, signal.SIGKILL)
+        # Twice nothing: a process that was just being forked is seen the second time.
+        quiet = 0 if left else quiet + 1
+        if quiet == 2:
+            return []
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from ansible_collections.cleanslate.gpu.plugins.filter.node_tables import relaunch_rows, relaunch_table, status_table
+
+READY = {
+    "inventory_hostname": "gpu1",
+    "sglang_server_profile": "qwen",
+    "__relaunch_begun": 100.0,
+    "__relaunch_stop_at": 100.0,
+    "__relaunch_start_at": 103.25,
+    "__relaunch_ended": 110.0,
+    "__relaunch_verdict": "ready",
+    "sglang_stop_result": {"verdict": "drained"},
+    "gpu_release_result": {
+        "verdict": "released",
+        "signalled": [{"pid": 1, "signal": "KILL"}],
+        "gate": {"verdict": "idle", "gpus": [{"used_mib": 0}] * 8},
+    },
+    "sglang_server_ready": {"stages": {"load": 5.0}},
+}
+FAILED = {
+    "inventory_hostname": "gpu2",
+    "__relaunch_begun": 100.0,
+    "__relaunch_failed_step": "Release the GPUs",
+    "__relaunch_failed_reason": "GPU 1 still holds 76115 MiB",
+    "gpu_release_result": {"gate": {"verdict": "orphaned", "gpus": [{"used_mib": 0}, {"used_mib": 76115}, {"used_mib": None}]}},
+}
+
+
+def test_rows_tell_ready_failed_and_untouched_hosts_apart() -> None:
+    rows = relaunch_rows([READY, FAILED, {"inventory_hostname": "gpu3"}])
+    assert [row["verdict"] for row in rows] == ["ready", "failed", "not_touched"]
+    assert abs(rows[0]["stop_to_start_s"] - 3.25) < 0.06
+    assert rows[0]["start_to_ready_s"] == 6.8
+    assert rows[0]["signalled"] == 1
+    assert rows[1]["stop_to_start_s"] is None
+
+
+def test_the_table_shows_eight_zeros_and_an_unread_gpu_is_never_zero() -> None:
+    text = relaunch_table(relaunch_rows([READY, FAILED]))
+    assert "8 x 0 MiB" in text
+    assert "0 76115 ? MiB" in text
+    assert "GPU 1 still holds 76115 MiB" in text
+    assert text.splitlines()[1].endswith("ready")
+
+
+def test_status_shows_unread_memory_as_unknown_and_names_who_computes() -> None:
+    text = status_table(
+        {
+            "host": "gpu1",
+            "nvidia_gpu": {
+                "verdict": "busy",
+                "reason": "GPU 0 holds 500 MiB.",
+                "gpus": [
+                    {"index": 0, "uuid": "GPU-a", "name": "H200", "used_mib": 500, "total_mib": 1000, "problems": []},
+                    {"index": 1, "uuid": "GPU-b", "name": "H200", "used_mib": None, "total_mib": None, "problems": ["is lost"]},
+                ],
+                "processes": [
+                    {"gpu_uuid": "GPU-a", "pid": 7, "name": "python3", "used_mib": 490},
+                    {"gpu_uuid": "GPU-a", "pid": 8, "name": None, "used_mib": None},
+                ],
+            },
+            "holders": {"verdict": "some", "holders": [{"pid": 7, "comm": "sglang::schedul"}], "lines": ["pid 7 …"]},
+            "health": {"verdict": "ready", "reason": "serves"},
+        }
+    )
+    assert "500 / 1000" in text
+    assert "##########.........." in text
+    assert "? / ?" in text
+    assert "is lost" in text
+    assert "7 sglang::schedul (490 MiB), 8 not visible here (? MiB)" in text
+
+
+def test_status_of_a_node_that_answered_nothing_is_unknown() -> None:
+    assert status_table({"host": "gpu1"}).startswith("gpu1: server unknown, GPUs unknown")

@@ -1,0 +1,69 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.cleanslate.gpu.plugins.filter.sglang_profile import sglang_profile
+
+BASE = {"name": "plain", "args": {"model": "/m", "tp": 8, "port": 31000}, "env": {"A": 1}, "api_key": "k"}
+
+
+def test_inheritance_merges_and_null_takes_away() -> None:
+    child = {"name": "next", "inherit": "plain", "args": {"speculative_algorithm": "NEXTN", "port": None}, "env": {"B": "2"}}
+    resolved = sglang_profile([BASE, child], "next")
+    assert resolved["args"] == {"model-path": "/m", "tp-size": 8, "speculative-algorithm": "NEXTN"}
+    assert resolved["env"] == {"A": "1", "B": "2"}
+    assert resolved["inherits"] == ["plain"]
+    assert resolved["api_key"] == "k"
+    assert resolved["port"] == 30000
+
+
+@pytest.mark.parametrize(
+    ("args", "gpus"),
+    [
+        ({}, 8),
+        ({"tp-size": 4, "pp-size": 2}, 8),
+        ({"tp-size": 2, "dp-size": 4}, 8),
+        ({"tp-size": 8, "dp-size": 8, "enable-dp-attention": True}, 8),
+        ({"tp-size": 16, "nnodes": 2}, 8),
+        ({"tensor_parallel_size": "4"}, 4),
+    ],
+)
+def test_gpus_of_one_node(args: dict[str, object], gpus: int) -> None:
+    assert sglang_profile([{"name": "a", "args": {"model-path": "/m", **args}}], "a")["gpus"] == gpus
+
+
+@pytest.mark.parametrize(
+    ("profiles", "name", "words"),
+    [
+        ([BASE], "plian", "there is no profile 'plian'; sglang_server_profiles defines plain"),
+        ([], "x", "defines none at all"),
+        ("text", "x", "must be a list"),
+        (["text"], "x", "entry 1"),
+        ([{"name": "a b"}], "a b", "has the name 'a b'"),
+        ([{"name": "../x"}], "../x", "has the name"),
+        ([BASE, BASE], "plain", "two profiles are called 'plain'"),
+        ([{"name": "a", "arg": {}}], "a", "unknown fields arg"),
+        ([{"name": "a", "inherit": "b"}, {"name": "b", "inherit": "a"}], "a", "in a circle: a -> b -> a"),
+        ([{"name": "a", "inherit": "zz"}], "a", "inherits from 'zz', which does not exist"),
+        ([{"name": "a", "args": {}}], "a", "has no model-path"),
+        ([{"name": "a", "args": {"model": "/m", "model-path": "/n"}}], "a", "model-path is given twice"),
+        ([{"name": "a", "args": {"model": "/m", "tp_size": 1, "tp-size": 2}}], "a", "tp-size is given twice"),
+        ([{"name": "a", "args": {"model": "/m", "tp": 0}}], "a", "tp-size must be a whole number of at least 1, not 0"),
+        ([{"name": "a", "args": {"model": "/m", "tp": True}}], "a", "tp-size must be"),
+        ([{"name": "a", "args": {"model": "/m", "tp": 9, "nnodes": 2}}], "a", "spread evenly"),
+        ([{"name": "a", "args": {"model": "/m", "bad key": 1}}], "a", "'bad key' is not the name of an SGLang option"),
+        ([{"name": "a", "args": {"model": "/m", "api-key": "s3cret"}}], "a", "belongs into the profile's api_key"),
+        ([{"name": "a", "args": {"model": "/m"}, "api_key": "schlüssel"}], "a", "printable ASCII"),
+        ([{"name": "a", "args": {"model": "/m"}, "admin_api_key": "x"}], "a", "without an api_key"),
+        ([{"name": "a", "args": ["x"]}], "a", "args must be a mapping"),
+    ],
+)
+def test_refusals_name_the_profile_and_the_field(profiles: object, name: str, words: str) -> None:
+    with pytest.raises(AnsibleFilterError) as refused:
+        sglang_profile(profiles, name)
+    assert words in str(refused.value)
+    assert "s3cret" not in str(refused.value)

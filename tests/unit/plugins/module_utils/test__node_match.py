@@ -1,0 +1,136 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import DeviceNode
+from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import NodeMatcher, network_mounts
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
+from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import Hold
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc, make_nodes
+
+
+class Case:
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.fake = FakeProc(folder / "proc")
+        self.fake.add(50)
+        self.dev = folder / "dev"
+        self.proc = Proc(self.fake.root)
+        self.matcher = NodeMatcher(find_nodes([make_nodes(self.dev)], None, self.proc), self.proc)
+
+    def maps(self, *lines: str) -> list[t.Any]:
+        return list(self.matcher.mappings(("\n".join(lines) + "\n").encode(), 50, None, ()))
+
+    def line(self, name: str, inode: int | None = None, number: int = 1) -> str:
+        path = self.dev / name
+        inode = os.stat(path).st_ino if inode is None else inode
+        return f"7f{number}000000000-7f{number}000001000 rw-s 00000000 00:05 {inode}                     {path}"
+
+
+@pytest.fixture
+def case(tmp_path: pathlib.Path) -> Case:
+    return Case(tmp_path)
+
+
+def test_a_mapping_is_told_by_the_path_as_the_process_sees_it(case: Case) -> None:
+    assert case.maps(case.line("nvidia0")) == [Hold(str(case.dev / "nvidia0"), "gpu", 0, "map")]
+
+
+def test_map_files_come_first(case: Case) -> None:
+    """The path may name another file by now, or lie in another mount namespace."""
+    folder = case.fake.path / "50/map_files"
+    folder.mkdir()
+    (folder / "7f1000000000-7f1000001000").symlink_to(case.dev / "nvidia1")
+    lines = "7f1000000000-7f1000001000 rw-s 00000000 00:05 77                     /somewhere/else"
+    assert case.maps(lines) == [Hold(str(case.dev / "nvidia1"), "gpu", 1, "map")]
+
+
+def test_an_overlay_shows_the_file_below_in_map_files(case: Case) -> None:
+    folder = case.fake.path / "50/map_files"
+    folder.mkdir()
+    (case.dev / "lower").write_bytes(b"")
+    (folder / "7f1000000000-7f1000001000").symlink_to(case.dev / "lower")
+    assert case.maps(case.line("nvidia0")) == [Hold(str(case.dev / "nvidia0"), "gpu", 0, "map")]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/gone/nvidia0", True),
+        ("/gone/nvidia0 (deleted)", True),
+        ("/dev/nvidia77", True),
+        ("/dev/shm/x (deleted)", False),
+        ("/dev/zero (deleted)", False),
+        ("/usr/lib/libcuda.so.1 (deleted)", False),
+        ("/memfd:x (deleted)", False),
+    ],
+)
+def test_what_cannot_be_looked_up(case: Case, path: str, told: bool) -> None:
+    found = case.maps(f"7f1000000000-7f1000001000 rw-s 00000000 00:05 77                     {path}")
+    assert found == ([path] if told else [])
+
+
+def test_another_file_under_the_same_path_is_not_what_is_mapped(case: Case) -> None:
+    assert case.maps(case.line("nvidia0", inode=77)) == [str(case.dev / "nvidia0")]
+
+
+def test_anonymous_memory_and_odd_lines(case: Case) -> None:
+    assert (
+        case.maps(
+            "7f1000000000-7f1000001000 rw-p 00000000 00:00 0 ",
+            "7f1000000000-7f1000001000 rw-p 00000000 00:00 0                          [heap]",
+            "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]",
+            "7f1000000000-7f1000001000 rw-s 00000000 00:0e 12                         anon_inode:[perf_event]",
+            "garbage",
+        )
+        == []
+    )
+
+
+def test_a_file_is_looked_up_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    real = os.stat
+
+    def counting(path: t.Any, **more: t.Any) -> os.stat_result:
+        looked.append(path)
+        return real(path, **more)
+
+    lines = [case.line("nvidia0", number=number) for number in range(1, 9)]
+    monkeypatch.setattr(os, "stat", counting)
+    assert len(case.maps(*lines)) == 8
+    assert len([path for path in looked if str(path).endswith("nvidia0")]) == 1
+
+
+def test_devices_of_the_driver_without_a_node_here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = {1: "nvidia", 195: "nvidia"}  # the null device plays one of the driver's
+    proc = Proc(FakeProc(tmp_path / "proc").root)
+    null = os.stat("/dev/null")
+    assert NodeMatcher(NodeSet(real_majors=real), proc).node_of(null) is None
+    node = NodeMatcher(NodeSet(real_majors=real, by_number=True), proc).node_of(null)
+    assert node == DeviceNode("/dev/char/1:3", "other", ("chr", 1, 3))
+    assert NodeMatcher(NodeSet(real_majors={195: "nvidia"}, by_number=True), proc).node_of(null) is None
+
+
+def test_open_files_of_servers_that_may_be_gone_are_left_alone(case: Case) -> None:
+    case.fake.add(60, opens=[case.dev / "nvidia0", "/mnt/nfs/model"])
+    folder = case.proc.path(60, "fd")
+    names = os.listdir(folder)
+    assert len(list(case.matcher.open_files(folder, names, "fd", ()))) == 1
+    assert len(list(case.matcher.open_files(folder, names, "fd", ("/mnt/nfs",)))) == 1
+    assert list(case.matcher.open_files(folder, names, "fd", (str(case.dev),))) == []
+
+
+def test_network_mounts(case: Case) -> None:
+    case.fake.write(
+        "50/mountinfo",
+        "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:9 / /mnt/a\\040b rw - nfs4 h:/x rw\n3 1 0:8 / /f rw - fuse.sshfs h: rw\n",
+    )
+    assert network_mounts(case.proc, 50) == ("/mnt/a b", "/f")

@@ -1,0 +1,106 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK, redact, redact_argv
+
+KEY = "sk-Q7vv/abc+d3f=="
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"--api-key {KEY}",
+        f"--api-key={KEY}",
+        f"--api-key '{KEY} x'",
+        f"--admin-api-key {KEY} --port 30000",
+        f"python -m sglang.launch_server --api_key={KEY}",
+        f"['--api-key', '{KEY}', '--port']",
+        json.dumps(["--admin-api-key", KEY]),
+        json.dumps({"api_key": KEY}),
+        json.dumps({"outer": json.dumps({"admin_api_key": KEY})}),
+        f"server_args={{'api_key': '{KEY}', 'port': 30000}}",
+        f"ServerArgs(model_path='m', api_key='{KEY}', admin_api_key=None)",
+        f'server_args=ServerArgs(api_key="{KEY}")',
+        f"api-key: {KEY}",
+        f"port: 30000\nadmin-api-key: '{KEY}'\n",
+        f"- api-key: {KEY} with blanks",
+        f"Authorization: Bearer {KEY}",
+        f"-H 'Authorization: Bearer {KEY}'",
+        f'{{"Authorization": "Bearer {KEY}"}}',
+        f"Authorization: {KEY}",
+        f"proxy-authorization={KEY}",
+        f"X-API-Key: {KEY}",
+        f"HF_TOKEN={KEY}",
+        f"HUGGING_FACE_HUB_TOKEN='{KEY}'",
+        f"AWS_SECRET_ACCESS_KEY={KEY}",
+        f"SOME_LICENSE_KEY={KEY}",
+        f"DB_PASSWORD={KEY} next",
+        f"POSTGRES_PASS={KEY}",
+        f"https://user:{KEY.replace('/', '')}@example.com/x",
+        "https://sk-Q7vvabcd3f0123456789@github.com/x",
+        f"https://host/v1?api_key={KEY}&x=1",
+        f"--hf-token {KEY}",
+        f"password: {KEY}",
+        f"ssl_keyfile_password='{KEY}'",
+        "found hf_abcdefQ7vvghijklmnop" + "q" * 20,
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sk-Q7vv",
+    ],
+)
+def test_no_secret_is_left(text: str) -> None:
+    shown = redact(text)
+    assert "Q7vv" not in shown
+    assert MASK in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--max-total-tokens 16384 --speculative-num-draft-tokens 4",
+        "max_prefill_tokens=16384, chunked_prefill_size=8192",
+        "api_key=None, admin_api_key=None",
+        '"api_key": null, "port": 30000',
+        "tokenizer_path='m', skip_tokenizer_init=False",
+        "gen throughput (token/s): 12.3, #token: 4096, #cached-token: 12, token usage: 0.12",
+        "http://127.0.0.1:30000/health",
+        "https://user@example.com/x",
+        "ssl_keyfile='/etc/ssl/key.pem'",
+        "pid 4711 (sglang::scheduler_TP1), user sglang, GPU 1 nvidia1",
+        "key: value",
+        "monkey=banana",
+        "",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", [f"--api-key {KEY}", f'"api_key": "{KEY}"', f"Authorization: Bearer {KEY}", f"A_KEY={KEY}"]
+)
+def test_twice_is_once(text: str) -> None:
+    assert redact(redact(text)) == redact(text)
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["python", "-m", "x", "--api-key", "--host"], f"python -m x --api-key {MASK}"),
+        (["x", "--api-key", "a b", "--port", "1"], f"x --api-key {MASK} --port 1"),
+        (["x", "--api-key=a b", "y"], f"x --api-key={MASK} y"),
+        (["sglang::scheduler_TP1"], "sglang::scheduler_TP1"),
+        (["sh", "-c", "echo a; echo b"], "sh -c 'echo a; echo b'"),
+        (["python", "-c", "import x\nx()"], "python -c 'import x\\nx()'"),
+        (["x", ""], "x ''"),
+        ([], ""),
+        (["env", "HF_TOKEN=abc def", "x"], f"env HF_TOKEN={MASK} x"),
+    ],
+)
+def test_a_command_line(argv: list[str], shown: str) -> None:
+    assert redact_argv(argv) == shown

@@ -1,0 +1,133 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Collected, Progress, collect
+
+CLOCK = SystemClock()
+
+
+def run(produce: t.Callable[[Progress], t.Iterable[t.Any]], seconds: float = 60, stall: float = 60) -> Collected[t.Any]:
+    return collect(produce, deadline=CLOCK.monotonic() + seconds, stall=stall, clock=CLOCK)
+
+
+def test_everything_comes_back_in_order() -> None:
+    result = run(lambda progress: iter([{"n": number, "text": "x" * 5000} for number in range(100)]))
+    assert result.finished
+    assert [item["n"] for item in result.items] == list(range(100))
+    assert result.error == ""
+
+
+def test_nothing_to_say() -> None:
+    assert run(lambda progress: ()) == Collected((), True)
+
+
+def test_a_read_that_blocks_is_left_at_the_deadline() -> None:
+    def produce(progress: Progress) -> t.Iterator[str]:
+        yield "first"
+        progress.at(4711, 3)
+        reader, _writer = os.pipe()
+        os.read(reader, 1)
+
+    began = time.monotonic()
+    result = run(produce, seconds=0.5)
+    assert time.monotonic() - began < 20
+    assert result == Collected(("first",), False, blocked_at=(4711, 3))
+
+
+def test_a_stall_ends_it_before_the_deadline() -> None:
+    def produce(progress: Progress) -> t.Iterator[str]:
+        progress.at(12, 1)
+        time.sleep(300)
+        yield "never"
+
+    began = time.monotonic()
+    assert run(produce, seconds=200, stall=0.3).blocked_at == (12, 1)
+    assert time.monotonic() - began < 100
+
+
+def test_progress_without_a_word_is_no_stall() -> None:
+    def produce(progress: Progress) -> t.Iterator[str]:
+        for number in range(20):
+            progress.at(number, 0)
+            time.sleep(0.05)
+        yield "done"
+
+    assert run(produce, stall=30).items == ("done",)
+
+
+def test_an_exception_is_told() -> None:
+    def produce(progress: Progress) -> t.Iterator[str]:
+        yield "first"
+        raise RuntimeError("broken")
+
+    result = run(produce)
+    assert not result.finished
+    assert result.items == ("first",)
+    assert "RuntimeError: broken" in result.error
+
+
+def test_a_child_that_is_killed_is_told() -> None:
+    def produce(progress: Progress) -> t.Iterator[str]:
+        yield "first"
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield "second"
+
+    result = run(produce)
+    assert not result.finished
+    assert result.items == ("first",)
+    assert "ended before" in result.error
+
+
+def test_the_child_keeps_nothing_of_ours_open() -> None:
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    try:
+        streams = run(lambda progress: [[os.readlink(f"/proc/self/fd/{number}") for number in range(3)]]).items[0]
+        assert streams == ["/dev/null"] * 3
+        inode = f"pipe:[{os.fstat(writer).st_ino}]"
+        names = run(lambda progress: [_links()]).items[0]
+        assert inode not in names
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _links() -> list[str]:
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            continue
+    return links
+
+
+def test_no_child_and_no_descriptor_is_left() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _number in range(5):
+        run(lambda progress: ["x"])
+        run(lambda progress: (time.sleep(300) or "x" for _i in range(1)), seconds=0.05)
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_no_child_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    result = run(lambda progress: ["x"])
+    assert not result.finished
+    assert "could not be started" in result.error
