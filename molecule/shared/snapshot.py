@@ -25,7 +25,7 @@ import processes  # noqa: E402
 
 # Written by every look: what was asked, not what is.
 LOOKED_AT = re.compile(r"(calls\.jsonl|counters/.*|pycache/.*|sglang\.log|run/.*\.lock)")
-ASKING = {"show", "is-active", "is-enabled", "is-failed", "is-system-running", "list-units", "list-unit-files", "status"}
+ASKING = {"show", "is-active", "is-enabled", "is-failed", "is-system-running", "list-units", "list-unit-files"}
 
 
 def files(node: pathlib.Path) -> dict[str, str]:

@@ -90,7 +90,8 @@ def _unanswered(sample: Sample) -> Finding | None:
     if state == "no_devices":
         return Finding("missing", reason, "patience")
     if state == "error" and sample.look.faulty:
-        return Finding("faulty", reason, "patience")
+        named = ", ".join(str(one) for one in sample.look.faulty)
+        return Finding("faulty", f"nvidia-smi names as faulty: GPU {named}. {reason}", "patience")
     return Finding("unknown", reason, "timeout")
 
 
@@ -225,7 +226,7 @@ def _unexplained(sample: Sample) -> Finding:
     if small or sample.killed_recently or sample.falling:
         why = "a process was killed" if sample.killed_recently else "it changed"
         seconds = "a moment ago" if sample.still_for is None else f"unchanged for {sample.still_for:.0f} s"
-        text = f"{_amounts(sample)}Nobody holds it any more, and {why} of late: the driver is giving it back ({seconds})."
+        text = f"{_amounts(sample)}Nobody holds it, and {why} of late: the driver is still giving it back ({seconds})."
         return Finding("draining", text, "timeout")
     return Finding("orphaned", _orphaned(sample), "patience")
 

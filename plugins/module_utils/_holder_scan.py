@@ -160,21 +160,21 @@ class HolderReader:
             holder = self._details(entry, living, tuple(holds), "maps" not in (d.what for d in denials), stats)
             if holder is not None:
                 yield holder
-        if denials:
+        if denials and not self._ending(entry.pid):
             unreadable = self._unreadable(entry, denials[0], bool(holds))
             if unreadable is not None:
                 yield unreadable
 
     def _fds(self, entry: ProcStat, living: list[ProcStat], holds: dict[Hold, None]) -> None:
         """Open files of the leader; where it is dead or its table empty, those of the living threads, which are put
-        into living."""
+        into living. A dead leader is not asked: its table is empty, and closed to a plain user."""
         pid, proc = entry.pid, self._proc
         avoid = self._places_to_avoid(pid, FD, FD_LINKS, "fd")
         with _reading("fd"):
             folder = proc.path(pid, "fd")
-            names = os.listdir(folder)
+            names = os.listdir(folder) if entry.alive else []
             holds.update(dict.fromkeys(self._matcher.open_files(folder, names, "fd", avoid)))
-            if names and entry.alive:
+            if names:
                 return
             for tid in proc.tids(pid):
                 task = self._task(pid, tid)
@@ -200,6 +200,8 @@ class HolderReader:
                 raise _Denied("maps", "reading it did not come back")
             with _reading("maps"):
                 maps = self._proc.read(self._proc.path(pid, "maps", tid=tid))
+            if not maps and entry.alive:
+                raise _Denied("maps", "it is empty, as of a process that is ending")
             if not maps:
                 continue
             avoid = self._places_to_avoid(pid, MAPPED, MAPPED_LINKS, "maps")
@@ -233,6 +235,12 @@ class HolderReader:
         if status.sigkill_pending or all(task.exiting for task in tasks):
             return True
         return any(self._kill_pending(pid, task.pid) for task in tasks)
+
+    def _ending(self, pid: int) -> bool:
+        """Whether a process is gone or on its way out by now: then its tables are closed to a plain user."""
+        tids: list[int] = try_read(lambda: self._proc.tids(pid), [])
+        tasks = [self._task(pid, tid) for tid in tids]
+        return all(task is None or task.exiting for task in tasks)
 
     def _task(self, pid: int, tid: int) -> ProcStat | None:
         found: ProcStat | None = try_read(lambda: self._proc.stat(pid, tid), None)

@@ -25,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Managers, Order
 from ansible_collections.cleanslate.gpu.plugins.module_utils._respawning import Respawning
+from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import SHRINK_WINDOW, Shrinking
 from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Aim, Signaller
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
@@ -33,10 +34,6 @@ LONGEST_INTERVAL = 0.5  # ... and at most
 # ends in each such interval they are left to it, since a KILL in mid-release is how GPU memory survives (SGLang's own
 # remark). After that nobody is coming who would end them.
 ORPHAN_GRACE = 0.5
-# The dying: how often memory is asked for, and for how long a decrease (or the kill itself) counts as going on.
-# Unpinning 40 GB stands still for 7 s (measured), and takes more than 30 s with TP-8 (reported).
-SHRINK_INTERVAL = 10.0
-SHRINK_WINDOW = 30.0
 
 
 class _Ended(Exception):
@@ -94,7 +91,7 @@ class _Run:
     ) -> None:
         self._scan, self._options, self._hold_again, self._describe = scan, options, hold_again, describe
         self._clock, self._signaller, self._kinship, self._managers = clock, signaller, kinship, managers
-        self._used_mib = used_mib
+        self._shrinking = Shrinking(used_mib)
         self._own = kinship.own()
         self._began = clock.monotonic()
         self._now: HolderScan = HolderScan()
@@ -108,8 +105,6 @@ class _Run:
         self._notes: list[str] = []
         self._last_signal_at: float | None = None
         self._last_change = self._began
-        self._memory: tuple[float, int] | None = None  # when it was last asked for, and the answer
-        self._shrunk_at: float | None = None
         self._respawning: Respawning | None = None
 
     # -- the whole ---------------------------------------------------------------------------------------------
@@ -340,23 +335,14 @@ class _Run:
 
     def _prolonged(self, began: float, deadline: float, rung: Rung) -> float:
         """The deadline of the last rung: later while the dying still shrink."""
-        now = self._clock.monotonic()
         targets = self._targets()
-        if self._used_mib is None or not targets or not all(holder.dying for holder in targets):
+        if not targets or not all(holder.dying for holder in targets):
             return deadline
-        asked_at = self._memory[0] if self._memory is not None else began
-        if now - asked_at >= SHRINK_INTERVAL:
-            used = self._used_mib()
-            if used is None:
-                self._used_mib = None  # It cannot tell, and asking a stuck driver again makes it worse.
-                return deadline
-            if self._memory is not None and used < self._memory[1]:
-                self._shrunk_at = now
-            self._memory = (now, used)
-        if self._shrunk_at is None:
+        shrunk_at = self._shrinking.look(began, self._clock.monotonic())
+        if shrunk_at is None:
             return deadline
         longest = began + max(rung.wait, rules.PROLONGED_TO)
-        return max(deadline, min(self._shrunk_at + SHRINK_WINDOW, longest))
+        return max(deadline, min(shrunk_at + SHRINK_WINDOW, longest))
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -404,12 +390,7 @@ class _Run:
             lines.append(
                 f"{self._describe(holder)} {rules.survivor_line(holder, why, None if since is None else now - since)}"
             )
-        if all(holder.dying for holder in targets) and self._still_shrinking(targets, now):
+        youngest = max(self._dying_since.get(identity(holder), now) for holder in targets)
+        if all(holder.dying for holder in targets) and self._shrinking.still(youngest, now):
             raise _Ended("dying", f"Killed, and still giving memory back when the time was over: {'; '.join(lines)}")
         return f"Still holding the GPUs after {self._since_begin():.1f} s: {'; '.join(lines)}"
-
-    def _still_shrinking(self, targets: t.Sequence[Holder], now: float) -> bool:
-        """A decrease was seen of late, or they have been dying for so short a time that none can be asked for."""
-        youngest = max(self._dying_since.get(identity(holder), now) for holder in targets)
-        seen = max(youngest, self._shrunk_at or youngest)
-        return now - seen < SHRINK_WINDOW

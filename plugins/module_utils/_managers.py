@@ -140,7 +140,7 @@ class NodeManagers:
         orders = []
         for unit, pids in wanted.items():
             answer = answers.get(unit, {})
-            stop = ("systemctl", "stop", unit)
+            stop = self._systemd.argv("stop", unit)
             if not answer and self._systemd.hangs():
                 problem = "systemctl does not answer, so the unit might be started again"
                 orders.append(Order("nobody", unit, stop, tuple(pids), problem=problem))
@@ -179,7 +179,7 @@ class NodeManagers:
             )
             if _worked(result):
                 policy = result.stdout.strip()
-                stop = (tool, "stop", "--time", f"{self._grace:.0f}", name)
+                stop = (tool, "stop", "-t", f"{self._grace:.0f}", name)
                 return Order("container", name, stop, pids, restarts=policy not in ("no", ""))
             said.append(what_it_said(result))
         problem = f"neither knows this container: {'; '.join(said)}"
@@ -202,7 +202,9 @@ class NodeManagers:
             else:
                 problem = f"{holder.comm} (PID {holder.pid}) is protected and runs in no unit: stop it by hand"
                 orders.append(Order("nobody", holder.comm, (holder.comm,), (holder.pid,), problem=problem))
-        orders.extend(Order("unit", unit, ("systemctl", "stop", unit), tuple(pids)) for unit, pids in units.items())
+        orders.extend(
+            Order("unit", unit, self._systemd.argv("stop", unit), tuple(pids)) for unit, pids in units.items()
+        )
         return orders
 
 

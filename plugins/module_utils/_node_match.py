@@ -83,8 +83,7 @@ class NodeMatcher:
 
     def mappings(self, maps: bytes, pid: int, tid: int | None, avoid: t.Sequence[str]) -> t.Iterator[Hold | str]:
         """Holds among the mappings of a task; as text the paths that could not be looked up and might be nodes."""
-        for match in _MAPPING.finditer(maps):
-            area, inode, path = match.groups()
+        for area, inode, path in _MAPPING.findall(maps):  # half the time of finditer
             if (inode, path) not in self._mapped:
                 if avoid and _below(os.fsdecode(path), avoid):
                     continue

@@ -19,7 +19,7 @@ _WORD = (
     r"(?:api[-_]?key|apikey|token|passw(?:or)?d|passphrase|secret|secret[-_]?(?:access[-_]?)?key|access[-_]?key|"
     r"private[-_]?key|auth[-_]?key|signing[-_]?key|encryption[-_]?key|credentials?)"
 )
-_NAME = rf"(?:[A-Za-z0-9]+[-_.])*{_WORD}"
+_NAME = rf"(?:[A-Za-z0-9]{{1,40}}[-_.]){{0,10}}{_WORD}"  # bounded: a log line may be long
 _QUOTE = r"\\*[\"']"  # also as it stands in JSON within JSON
 _QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\*[\"'])(?:(?!(?P=q)).)*(?P=q))"
 _BARE = r"[^\s,;&\"'{}()\[\]]+"
@@ -59,8 +59,13 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\g<a>{MASK}",
     ),
     # https://user:password@host and https://token@host
-    (re.compile(r"(?P<a>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"']*:)[^\s/@\"']+(?P<b>@)"), rf"\g<a>{MASK}\g<b>"),
+    (re.compile(r"(?P<a>\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@\"']*:)[^\s/@\"']+(?P<b>@)"), rf"\g<a>{MASK}\g<b>"),
     (re.compile(r"(?P<a>\bhttps?://)[^\s/:@\"']{16,}(?P<b>@)"), rf"\g<a>{MASK}\g<b>"),
+    # keys as they stand in files
+    (
+        re.compile(r"(?s)(?P<a>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?P<b>-----END|\Z)"),
+        rf"\g<a>{MASK}\g<b>",
+    ),
     # well-known shapes, whatever they are called
     (
         re.compile(

@@ -113,7 +113,7 @@ def look_as_dict(look: HealthLook, redact: Redact) -> dict[str, t.Any]:
     unit, processes = look.seen.unit, look.seen.processes
     return {
         "verdict": look.verdict,
-        "reason": f"{look.name}: {look.reason}",
+        "reason": redact(f"{look.name}: {look.reason}"),
         "stage": look.stage,
         "witnesses": {
             name: {"ok": witness.ok, "detail": redact(witness.detail)} for name, witness in look.witnesses.items()

@@ -49,6 +49,7 @@ Verdict = t.Literal[
 # SGLang itself waits 20 s for a sign of life before it answers /health with 503; at once it does so while it starts.
 REQUEST_TIMEOUT = 25.0
 SLOW_REFUSAL = 10.0
+_ANSWER_WIDTH = 200  # of an answer that is quoted
 LOAD_INTERVAL = 5.0  # between two readings of the load, where it matters whether the model moves
 
 
@@ -128,10 +129,11 @@ def _workers(target: Target, processes: ServerProcesses) -> Witness:
     return Witness(False, f"only {count} of {expected} workers are alive{missing}")
 
 
-def _port(target: Target, processes: ServerProcesses) -> Witness:
+def _port(target: Target, processes: ServerProcesses, redact: Redact) -> Witness:
     if processes.foreign is not None:
         who = processes.foreign
-        owner = f"process {who.pid} ({who.cmdline[:80]})" if who.pid else "a process that cannot be seen from here"
+        named = f"process {who.pid} ({redact(who.cmdline)[:80]})"
+        owner = named if who.pid is not None else "a process that cannot be seen from here"
         return Witness(False, f"{who.address}:{target.port} belongs to {owner}, which is not part of {target.unit}")
     if processes.listeners is None:
         return Witness(None, "the kernel's table of sockets could not be read")
@@ -166,7 +168,7 @@ def _model(target: Target, models: Models | None, redact: Redact) -> Witness:
 def _said(answer: Answer, redact: Redact) -> str:
     if answer.failure is not None:
         return f"gave no answer ({answer.failure}: {redact(answer.error)})"
-    text = redact(answer.text())
+    text = redact(answer.text())[:_ANSWER_WIDTH]  # masked before it is cut: half a key is still a secret
     return f"answered {answer.status}" + (f" ({text})" if text and answer.status != 200 else "")
 
 
@@ -174,7 +176,7 @@ def witnesses_of(target: Target, seen: Observation, redact: Redact) -> dict[str,
     generation = seen.generation
     return {
         "unit": _unit(seen.unit),
-        "port": _port(target, seen.processes),
+        "port": _port(target, seen.processes, redact),
         "workers": _workers(target, seen.processes),
         "model": _model(target, seen.models, redact),
         "generation": Witness(None, "not asked")

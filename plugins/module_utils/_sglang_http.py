@@ -19,6 +19,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 
 MAX_BYTES = 2 * 1024 * 1024
+_TEXT_BYTES = 16384
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}
 
 Failure = t.Literal["refused", "timeout", "broken", "unreachable"]
@@ -42,8 +43,9 @@ class Answer:
         except (ValueError, RecursionError):
             return None
 
-    def text(self, limit: int = 200) -> str:
-        return " ".join(self.body[: limit * 4].decode("utf-8", "replace").split())[:limit]
+    def text(self) -> str:
+        """The beginning of the body on one line, for a message."""
+        return " ".join(self.body[:_TEXT_BYTES].decode("utf-8", "replace").split())
 
 
 class Opener(t.Protocol):

@@ -10,6 +10,7 @@ one ended; the place is plain data, so that it can travel between two executions
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import stat
 import typing as t
@@ -48,30 +49,11 @@ class FileLog:
         self.path = path
         self._backlog = backlog
 
-    def end(self) -> Position | None:
-        """The place after everything that is there now, None where there is no file."""
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return None
-        return {"inode": found.st_ino, "offset": found.st_size}
-
     def read(self, position: Position | None) -> Chunk:
         try:
-            # A named pipe must not make the wait hang, before it is known to be one.
-            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            found, offset, data = self._read(position)
         except OSError as error:
             return Chunk(position=position, error=f"{self.path} could not be read: {error.strerror}")
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                return Chunk(position=position, error=f"{self.path} is not a regular file")
-            offset = max(0, found.st_size - self._backlog)
-            if position is not None:
-                same = position.get("inode") == found.st_ino and int(position.get("offset", 0)) <= found.st_size
-                offset = max(offset, int(position["offset"])) if same else offset
-            file.seek(offset)
-            data = file.read(self._backlog)
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if len(data) - end > UNFINISHED_BYTES:
             end = len(data)
@@ -81,6 +63,21 @@ class FileLog:
             rest=data[end:].decode("utf-8", "replace"),
             position={"inode": found.st_ino, "offset": offset + end},
         )
+
+    def _read(self, position: Position | None) -> tuple[os.stat_result, int, bytes]:
+        # A named pipe must not make the wait hang before it is known to be one.
+        handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            offset = max(0, found.st_size - self._backlog)
+            if position is not None and position.get("inode") == found.st_ino:
+                reached = int(position.get("offset", 0))
+                offset = max(offset, reached) if reached <= found.st_size else offset
+            return found, offset, os.pread(handle, self._backlog, offset)
+        finally:
+            os.close(handle)
 
 
 class JournalLog:

@@ -199,15 +199,7 @@ class Wait:
 
     def _result(self, verdict: str, reason: str, finished: bool, look: HealthLook, now: float) -> WaitResult:
         state = self._state
-        guess = None
-        if finished and verdict != "ready":
-            lines = (*state.log.earlier_failures, *state.log.failures, *state.log.last_lines())
-            unit = look.seen.unit
-            guess = from_lines(lines)
-            if guess is None and unit is not None:
-                guess = from_exit(unit.exit_status, unit.exit_by_signal)
-            if guess is None and verdict in ("no_progress", "starting", "hung"):
-                guess = from_stall(look.stage or state.log.stage)
+        guess = self._guess(verdict, look) if finished and verdict != "ready" else None
         return WaitResult(
             verdict=verdict,
             reason=reason,
@@ -218,6 +210,14 @@ class Wait:
             waited=now - state.started,
             guess=guess,
         )
+
+    def _guess(self, verdict: str, look: HealthLook) -> Guess | None:
+        log, unit = self._state.log, look.seen.unit
+        stalled = from_stall(look.stage or log.stage) if verdict in ("no_progress", "starting", "hung") else None
+        # Ordinary lines name errors too, so only those that tell of a failure count, and the end of a run that wrote none.
+        lines = (*log.earlier_failures, *log.failures, *(() if log.tail else log.last_lines()))
+        exited = from_exit(unit.exit_status, unit.exit_by_signal) if unit is not None else None
+        return stalled or from_lines(lines) or exited
 
     def _update_log(self, unit: UnitState | None, since: float | None) -> LogState:
         state = self._state

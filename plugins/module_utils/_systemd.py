@@ -74,6 +74,10 @@ class Systemd:
             return False
         return None
 
+    def argv(self, *arguments: str) -> tuple[str, ...]:
+        """The command line as it is run, for people."""
+        return (*self._base, *arguments)
+
     def hangs(self) -> bool:
         """Whether systemctl is there but does not answer in time."""
         return self._run(("show", "--no-pager", "--property=Version"), QUERY_TIMEOUT).timed_out
@@ -95,7 +99,7 @@ class Systemd:
         return self._run(("reset-failed", "--", unit), timeout)
 
     def _run(self, arguments: t.Sequence[str], timeout: float) -> CommandResult:
-        return self._runner((*self._base, *arguments), timeout)
+        return self._runner(self.argv(*arguments), timeout)
 
 
 def is_ended(answer: t.Mapping[str, str]) -> bool:

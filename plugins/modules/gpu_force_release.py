@@ -369,7 +369,8 @@ def main() -> t.NoReturn:
         module.fail_json(msg=str(error))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
     released = release_gpus(world, options, stop_timeout=params["stop_timeout"], gate=gate)
-    module.exit_json(**as_result(released), failed=released.failed)
+    leave = module.fail_json if released.failed else module.exit_json
+    leave(**as_result(released))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,8 @@ def main() -> t.NoReturn:
         module.fail_json(msg=str(error))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
     result = wait_idle(world.look, world.scan if params["holders"] else None, options, clock)
-    module.exit_json(changed=False, failed=not result.passed, **result.as_dict())
+    leave = module.exit_json if result.passed else module.fail_json
+    leave(changed=False, **result.as_dict())
 
 
 if __name__ == "__main__":

@@ -251,7 +251,7 @@ def _as_dict(result: WaitResult, target: Target, redact: Redact) -> dict[str, t.
         **look_as_dict(result.look, redact),
         **log_as_dict(log, result.state.position),
         "verdict": result.verdict,
-        "reason": f"{result.look.name}: {result.reason}",
+        "reason": redact(f"{result.look.name}: {result.reason}"),
         "stage": result.look.stage or log.stage,
         "finished": result.finished,
         "resume": None if result.finished else to_token(result.state, _subject(target)),

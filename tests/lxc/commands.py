@@ -27,11 +27,11 @@ TOOLS = {
 }
 
 
-def environment() -> t.Dict[str, str]:
+def environment() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", MARK: STATE}
 
 
-def missing_packages() -> t.List[str]:
+def missing_packages() -> list[str]:
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     return sorted({package for tool, package in TOOLS.items() if shutil.which(tool, path=path) is None})
 
@@ -45,25 +45,26 @@ def check_machine() -> None:
     missing = missing_packages()
     if missing:
         raise HarnessError(
-            "missing Debian packages: %s. Install them: apt-get install --no-install-recommends %s "
-            "(the whole list stands in %s)"
-            % (", ".join(missing), " ".join(missing), os.path.join(HERE, "packages.txt"))
+            "missing Debian packages: {}. Install them: apt-get install --no-install-recommends {} "
+            "(the whole list stands in {})".format(
+                ", ".join(missing), " ".join(missing), os.path.join(HERE, "packages.txt")
+            )
         )
 
 
 def run(
-    argv: t.Sequence[str], *, timeout: float = 60, check: bool = True, feed: t.Optional[str] = None
-) -> "subprocess.CompletedProcess[str]":
+    argv: t.Sequence[str], *, timeout: float = 60, check: bool = True, feed: str | None = None
+) -> subprocess.CompletedProcess[str]:
     try:
         done = subprocess.run(
             list(argv), input=feed, stdin=subprocess.DEVNULL if feed is None else None, capture_output=True, text=True,
             timeout=timeout, env=environment(), check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise HarnessError("%s: no end after %d s" % (" ".join(argv), timeout)) from None
+        raise HarnessError("{}: no end after {} s".format(" ".join(argv), timeout)) from None
     if check and done.returncode != 0:
         raise HarnessError(
-            "%s: exit code %d: %s" % (" ".join(argv), done.returncode, (done.stderr or done.stdout).strip()[-2000:])
+            "{}: exit code {}: {}".format(" ".join(argv), done.returncode, (done.stderr or done.stdout).strip()[-2000:])
         )
     return done
 
@@ -75,5 +76,5 @@ def wait_for(what: str, test: t.Callable[[], t.Any], timeout: float, interval: f
         if result:
             return result
         if time.monotonic() > deadline:
-            raise HarnessError("%s: not so within %d s" % (what, timeout))
+            raise HarnessError(f"{what}: not so within {timeout} s")
         time.sleep(interval)

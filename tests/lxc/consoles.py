@@ -12,26 +12,26 @@ import stat
 import typing as t
 
 import commands
-from layout import CONSOLES, CONTAINERS, NODE, STATE, TTY_MAJOR, HarnessError
+from layout import CONSOLES, CONTAINERS, NODE, TTY_MAJOR, HarnessError
 
 VT_DISALLOCATE = 0x5608
 
 
-def holders() -> t.Dict[int, t.List[str]]:
+def holders() -> dict[int, list[str]]:
     """Who has one of our consoles open: minor → "pid command"; by number, through whatever path."""
     wanted = {os.makedev(TTY_MAJOR, minor): minor for minor in CONSOLES.values()}
-    found: t.Dict[int, t.List[str]] = {}
+    found: dict[int, list[str]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fds = os.listdir("/proc/%s/fd" % pid)
+            fds = os.listdir(f"/proc/{pid}/fd")
         except OSError:
             continue
         for fd in fds:
             try:
-                about = os.stat("/proc/%s/fd/%s" % (pid, fd))
+                about = os.stat(f"/proc/{pid}/fd/{fd}")
                 if stat.S_ISCHR(about.st_mode) and about.st_rdev in wanted:
-                    with open("/proc/%s/comm" % pid, encoding="utf-8", errors="replace") as handle:
-                        found.setdefault(wanted[about.st_rdev], []).append("%s %s" % (pid, handle.read().strip()))
+                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as handle:
+                        found.setdefault(wanted[about.st_rdev], []).append(f"{pid} {handle.read().strip()}")
             except OSError:
                 continue
     return found
@@ -41,8 +41,9 @@ def check_free() -> None:
     held = holders()
     if held:
         raise HarnessError(
-            "these virtual consoles are in use, and the fake GPUs need their numbers: %s"
-            % "; ".join("tty%d by %s" % (minor, ", ".join(who)) for minor, who in sorted(held.items()))
+            "these virtual consoles are in use, and the fake GPUs need their numbers: {}".format(
+                "; ".join("tty{} by {}".format(minor, ", ".join(who)) for minor, who in sorted(held.items()))
+            )
         )
 
 
@@ -64,10 +65,10 @@ def make_all() -> None:
             make_nodes(one.passthrough)
 
 
-def allocated() -> t.List[int]:
+def allocated() -> list[int]:
     """Which of our consoles the kernel has set up (opening one does that)."""
-    return [minor for minor in CONSOLES.values() if os.path.exists("/sys/class/vc/vcs%d" % minor)
-            or os.path.exists("/dev/vcs%d" % minor)]  # fmt: skip
+    return [minor for minor in CONSOLES.values() if os.path.exists(f"/sys/class/vc/vcs{minor}")
+            or os.path.exists(f"/dev/vcs{minor}")]  # fmt: skip
 
 
 def give_back(before: t.Collection[int]) -> None:
@@ -87,8 +88,8 @@ def give_back(before: t.Collection[int]) -> None:
         os.close(tty)
 
 
-def state_mounts() -> t.List[str]:
-    """Mount points below STATE, the innermost first."""
+def mounts_below(*folders: str) -> list[str]:
+    """Mount points in these folders, the innermost first."""
     with open("/proc/self/mountinfo", encoding="utf-8") as handle:
         points = [line.split()[4].encode().decode("unicode_escape") for line in handle]
-    return [point for point in reversed(points) if point == STATE or point.startswith(STATE + os.sep)]
+    return [point for point in reversed(points) if any(f"{point}/".startswith(f"{folder}/") for folder in folders)]

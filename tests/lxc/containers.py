@@ -14,24 +14,36 @@ import uuid
 
 import commands
 from layout import (
-    BRIDGE, CONSOLES, CONTAINERS, LOGS, LXC_PATH, NODE, PYTHON, SOURCES, SSH, STATE, TTY_MAJOR, Container, HarnessError,
+    BRIDGE,
+    CONSOLES,
+    CONTAINERS,
+    LOGS,
+    LXC_PATH,
+    NODE,
+    PYTHON,
+    SOURCES,
+    SSH,
+    STATE,
+    TTY_MAJOR,
+    Container,
+    HarnessError,
     write,
 )  # fmt: skip
 
-BASE = os.path.join(STATE, "base")
+BASE = os.path.join(STATE, "base")  # a link to the root file system in the cache
 COMMON = "/usr/share/lxc/config/common.conf"
 
 
-def launchers() -> t.Dict[str, str]:
+def launchers() -> dict[str, str]:
     """Programs of the simulated node, for host and containers: they see the shared GPUs."""
     lxc, simulator = os.path.join(SOURCES, "lxc", "node_side"), os.path.join(SOURCES, "simulator")
     pycache = os.path.join(NODE, "pycache")
-    smi = "import sys; sys.path[:0] = [%r]; import shared_smi; shared_smi.main(%r, sys.argv[1:])" % (lxc, NODE)
+    smi = f"import sys; sys.path[:0] = [{lxc!r}]; import shared_smi; shared_smi.main({NODE!r}, sys.argv[1:])"
     path = os.pathsep.join((lxc, os.path.join(simulator, "fake_sglang"), simulator))
+    server = f"CLEANSLATE_SIMULATED_NODE={NODE} PYTHONPYCACHEPREFIX={pycache} PYTHONPATH={path}"
     return {
-        "nvidia-smi": "#!/bin/sh\nexec %s -I -S -X pycache_prefix=%s -c \"%s\" \"$@\"\n" % (PYTHON, pycache, smi),
-        "python": "#!/bin/sh\nexport CLEANSLATE_SIMULATED_NODE=%s PYTHONPYCACHEPREFIX=%s PYTHONPATH=%s\nexec %s \"$@\"\n"
-        % (NODE, pycache, path, PYTHON),
+        "nvidia-smi": f"#!/bin/sh\nexec {PYTHON} -I -S -X pycache_prefix={pycache} -c \"{smi}\" \"$@\"\n",
+        "python": f"#!/bin/sh\nexport {server}\nexec {PYTHON} \"$@\"\n",
     }  # fmt: skip
 
 
@@ -57,12 +69,12 @@ def put(one: Container, path: str, text: str, mode: int = 0o644) -> None:
 
 def prepare(one: Container, public_key: str) -> None:
     put(one, "/etc/hostname", one.name + "\n")
-    put(one, "/etc/hosts", "127.0.0.1 localhost\n%s %s\n" % (one.address, one.name))
+    put(one, "/etc/hosts", f"127.0.0.1 localhost\n{one.address} {one.name}\n")
     put(one, "/etc/machine-id", uuid.uuid4().hex + "\n", 0o444)
     put(one, "/root/.ssh/authorized_keys", public_key, 0o600)
     os.chmod(folder_in(one, "/root/.ssh"), 0o700)
     for suffix, mode in (("", 0o600), (".pub", 0o644)):
-        with open(os.path.join(SSH, "host-%d%s" % (one.vmid, suffix)), encoding="ascii") as handle:
+        with open(os.path.join(SSH, f"host-{one.vmid}{suffix}"), encoding="ascii") as handle:
             put(one, "/etc/ssh/ssh_host_ed25519_key" + suffix, handle.read(), mode)
     # Its own half of the simulated node: faults, counters and process list are its own, the contexts are the host's.
     node = folder_in(one, NODE)
@@ -89,7 +101,7 @@ def configuration(one: Container) -> str:
         "lxc.include = " + COMMON,
         "lxc.uts.name = " + one.name,
         # A layer over the common base, mounted by LXC in the container's own mount namespace.
-        "lxc.rootfs.path = overlay:%s:%s" % (BASE, os.path.join(one.folder, "own")),
+        "lxc.rootfs.path = overlay:{}:{}".format(BASE, os.path.join(one.folder, "own")),
         "lxc.init.cmd = /sbin/init",
         "lxc.apparmor.profile = unconfined",
         "lxc.mount.auto =",
@@ -101,31 +113,29 @@ def configuration(one: Container) -> str:
         "lxc.cgroup.dir.container = " + inside,
         "lxc.cgroup.dir.container.inner = ns",
         "lxc.net.0.type = veth",
-        "lxc.net.0.veth.pair = veth%di0" % one.vmid,
+        f"lxc.net.0.veth.pair = veth{one.vmid}i0",
         "lxc.net.0.link = " + BRIDGE,
         "lxc.net.0.name = eth0",
         "lxc.net.0.flags = up",
-        "lxc.net.0.ipv4.address = %s/24" % one.address,
+        f"lxc.net.0.ipv4.address = {one.address}/24",
     ]
     for minor in CONSOLES.values():
-        lines.append("lxc.cgroup.devices.allow = c %d:%d rwm" % (TTY_MAJOR, minor))
-        lines.append("lxc.cgroup2.devices.allow = c %d:%d rwm" % (TTY_MAJOR, minor))
+        lines.append(f"lxc.cgroup.devices.allow = c {TTY_MAJOR}:{minor} rwm")
+        lines.append(f"lxc.cgroup2.devices.allow = c {TTY_MAJOR}:{minor} rwm")
     for name in CONSOLES:
-        lines.append("lxc.mount.entry = %s dev/%s none bind,create=file 0 0" % (os.path.join(one.passthrough, name), name))
+        lines.append(f"lxc.mount.entry = {os.path.join(one.passthrough, name)} dev/{name} none bind,create=file 0 0")
     for source, options in ((SOURCES, "bind,ro,create=dir"), (os.path.join(NODE, "contexts"), "bind,create=dir")):
-        lines.append("lxc.mount.entry = %s %s none %s 0 0" % (source, source.lstrip("/"), options))
+        lines.append("lxc.mount.entry = {} {} none {} 0 0".format(source, source.lstrip("/"), options))
     return "\n".join(lines) + "\n"
 
 
 def lxc(tool: str, one: Container, *rest: str, timeout: float = 60, check: bool = True) -> str:
-    done = commands.run(
-        ["lxc-" + tool, "-P", LXC_PATH, "-n", str(one.vmid), *rest], timeout=timeout, check=check
-    )
+    done = commands.run(["lxc-" + tool, "-P", LXC_PATH, "-n", str(one.vmid), *rest], timeout=timeout, check=check)
     return done.stdout
 
 
 def start(one: Container) -> None:
-    log = os.path.join(LOGS, "%d.log" % one.vmid)
+    log = os.path.join(LOGS, f"{one.vmid}.log")
     try:
         lxc("start", one, "-d", "-l", "INFO", "-o", log)
     except HarnessError as error:
@@ -134,7 +144,7 @@ def start(one: Container) -> None:
                 told = [line for line in handle if " ERROR " in line]
         except OSError:
             told = []
-        raise HarnessError("container %d did not start: %s\n%s" % (one.vmid, error, "".join(told[-8:]))) from None
+        raise HarnessError("container {} did not start: {}\n{}".format(one.vmid, error, "".join(told[-8:]))) from None
 
 
 def init_pid(one: Container) -> int:
@@ -147,7 +157,7 @@ def attach(one: Container, *argv: str, timeout: float = 60, check: bool = True) 
     return lxc("attach", one, "--clear-env", "--", *argv, timeout=timeout, check=check)
 
 
-def ssh_command(one: Container) -> t.List[str]:
+def ssh_command(one: Container) -> list[str]:
     return ["ssh", "-i", os.path.join(SSH, "key"), "-o", "UserKnownHostsFile=" + os.path.join(SSH, "known_hosts"),
             "-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
             "-o", "ConnectTimeout=5", "-F", "/dev/null", "root@" + one.address]  # fmt: skip
@@ -160,11 +170,11 @@ def wait_until_up(one: Container, timeout: float = 90) -> None:
     def ssh() -> bool:
         return commands.run([*ssh_command(one), "true"], timeout=20, check=False).returncode == 0
 
-    commands.wait_for("systemd of container %d is up" % one.vmid, systemd, timeout, 0.3)
-    commands.wait_for("sshd of container %d lets us in" % one.vmid, ssh, timeout, 0.3)
+    commands.wait_for(f"systemd of container {one.vmid} is up", systemd, timeout, 0.3)
+    commands.wait_for(f"sshd of container {one.vmid} lets us in", ssh, timeout, 0.3)
 
 
-def about(one: Container) -> t.Dict[str, t.Any]:
+def about(one: Container) -> dict[str, t.Any]:
     pid = init_pid(one)
     if not pid:
         return {"vmid": one.vmid, "running": False}

@@ -29,18 +29,37 @@ import commands  # noqa: E402
 import consoles  # noqa: E402
 import containers  # noqa: E402
 import image  # noqa: E402
-import inventory  # noqa: E402
 import pct  # noqa: E402
 import teardown  # noqa: E402
 from layout import (  # noqa: E402
-    BRIDGE, CONTAINERS, GPUS, HERE, HOST_ADDRESS, INVENTORY, LOCK, LOGS, MARKER, NODE, PCT, PORT, PYTHON, SOURCES, SSH,
-    STATE, TESTS, HarnessError, container, read_marker, write,
+    BRIDGE,
+    CONTAINERS,
+    GPUS,
+    HOST_ADDRESS,
+    INVENTORY,
+    LOCK,
+    LOGS,
+    MARKER,
+    NODE,
+    PCT,
+    PORT,
+    PYTHON,
+    SOURCES,
+    SSH,
+    STATE,
+    TESTS,
+    HarnessError,
+    container,
+    read_marker,
+    write,
 )  # fmt: skip
+
+import inventory  # noqa: E402
 
 
 class Interrupted(Exception):
     def __init__(self, number: int) -> None:
-        super().__init__("interrupted by signal %d" % number)
+        super().__init__(f"interrupted by signal {number}")
         self.number = number
 
 
@@ -57,7 +76,7 @@ def only_one() -> t.Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
-            raise HarnessError("another harness.py is at work on this machine (it holds %s)" % LOCK) from None
+            raise HarnessError(f"another harness.py is at work on this machine (it holds {LOCK})") from None
         try:
             if os.stat(LOCK).st_ino == os.fstat(fd).st_ino:
                 break
@@ -72,20 +91,19 @@ def only_one() -> t.Iterator[None]:
         os.close(fd)
 
 
-def make_marker() -> None:
+def make_marker(cache: str) -> None:
     """Before anything is made; says what was there already."""
     strange = teardown.strangers()
     if strange:
-        raise HarnessError("not made by this harness, but with its names: %s. Left alone." % ", ".join(strange))
+        raise HarnessError("not made by this harness, but with its names: {}. Left alone.".format(", ".join(strange)))
     if os.path.isdir(STATE) and os.listdir(STATE):
-        raise HarnessError("%s is not empty and has no %s: not made by this harness, left alone"
-                           % (STATE, os.path.basename(MARKER)))  # fmt: skip
+        raise HarnessError(f"{STATE} is not empty and has no {os.path.basename(MARKER)}: not made by this harness")
     consoles.check_free()
     parents = [os.path.join(root, parent) for root in teardown.cgroup_roots() for parent in teardown.PARENTS]
     about = {
         "cgroup_parents": [path for path in parents if os.path.isdir(path)],
         "consoles": consoles.allocated(),
-        "started_by": os.getpid(),
+        "unfinished": image.unfinished(cache),
     }
     os.makedirs(STATE, 0o755, exist_ok=True)
     write(MARKER, json.dumps(about) + "\n")
@@ -104,7 +122,7 @@ def make_node() -> None:
     consoles.make_all()
     for tool, text in containers.launchers().items():
         write(os.path.join(NODE, "bin", tool), text, 0o755)
-    write(PCT, '#!/bin/sh\nexec %s -I %s "$@"\n' % (PYTHON, os.path.join(SOURCES, "lxc", "pct.py")), 0o755)
+    write(PCT, '#!/bin/sh\nexec {} -I {} "$@"\n'.format(PYTHON, os.path.join(SOURCES, "lxc", "pct.py")), 0o755)
 
 
 def start_driver() -> None:
@@ -117,19 +135,19 @@ def start_driver() -> None:
     assert process.stdout is not None
     with process.stdout as answer:
         if answer.readline() != b"ready\n":
-            raise HarnessError("the GPUs' driver process did not start; see %s" % log.name)
+            raise HarnessError(f"the GPUs' driver process did not start; see {log.name}")
 
 
 def make_keys() -> str:
     """A key for this run, host keys for this run; the public key of the first."""
     os.makedirs(SSH, 0o700)
     known = []
-    for name in ["key"] + ["host-%d" % one.vmid for one in CONTAINERS]:
+    for name in ["key"] + [f"host-{one.vmid}" for one in CONTAINERS]:
         path = os.path.join(SSH, name)
         commands.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "cleanslate-lxc", "-f", path])
     for one in CONTAINERS:
-        with open(os.path.join(SSH, "host-%d.pub" % one.vmid), encoding="ascii") as handle:
-            known.append("%s %s\n" % (one.address, " ".join(handle.read().split()[:2])))
+        with open(os.path.join(SSH, f"host-{one.vmid}.pub"), encoding="ascii") as handle:
+            known.append("{} {}\n".format(one.address, " ".join(handle.read().split()[:2])))
     write(os.path.join(SSH, "known_hosts"), "".join(known))
     with open(os.path.join(SSH, "key.pub"), encoding="ascii") as handle:
         return handle.read()
@@ -145,15 +163,14 @@ def up(cache: str) -> None:
     commands.check_machine()
     began = time.monotonic()
     teardown.down()
-    make_marker()
+    make_marker(cache)
 
     def step(what: str) -> None:
-        say("%6.1f s  %s" % (time.monotonic() - began, what))
+        say(f"{time.monotonic() - began:6.1f} s  {what}")
 
     os.makedirs(LOGS)
     step("root file system (built by mmdebstrap the first time) ...")
-    tar = image.ensure(cache)
-    image.unpack(tar, containers.BASE)
+    os.symlink(image.ensure(cache), containers.BASE)
     step("GPUs, keys, bridge ...")
     make_node()
     start_driver()
@@ -185,7 +202,7 @@ def up_or_nothing(cache: str) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         if isinstance(error, HarnessError):
-            say("harness.py: %s" % error)
+            say(f"harness.py: {error}")
         if os.geteuid() == 0 and not os.path.exists("/etc/pve"):
             say("taking down what was made ...")
             teardown.down()
@@ -194,12 +211,14 @@ def up_or_nothing(cache: str) -> None:
 
 def status() -> int:
     if read_marker() is None:
-        print("down: there is no %s" % MARKER)
+        print(f"down: there is no {MARKER}")
         return 3
     print(containers.show_all())
     smi = [os.path.join(NODE, "bin", "nvidia-smi"), "--format=csv,noheader"]
     print(commands.run([*smi, "--query-gpu=index,memory.used"], check=False).stdout, end="")
-    print(commands.run([*smi, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory"], check=False).stdout, end="")
+    print(
+        commands.run([*smi, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory"], check=False).stdout, end=""
+    )
     return 0
 
 
@@ -229,7 +248,7 @@ def main() -> int:
                 say("everything is down" if teardown.down() else "nothing to take down")
                 left = teardown.remains()
             if left:
-                raise HarnessError("still there: %s" % ", ".join(left))
+                raise HarnessError("still there: {}".format(", ".join(left)))
         elif options.command == "status":
             return status()
         else:
@@ -238,7 +257,7 @@ def main() -> int:
         return 128 + error.number
     except (HarnessError, OSError) as error:
         if options.command != "up" or not isinstance(error, HarnessError):
-            say("harness.py: %s" % error)
+            say(f"harness.py: {error}")
         else:
             say("harness.py: up failed")
         return 1

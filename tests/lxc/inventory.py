@@ -28,7 +28,7 @@ HOST = """\
         %(name)s:
           ansible_host: %(address)s
           gpu_release_host: pve
-          gpu_release_lxc: [%(vmid)d]
+          gpu_release_lxc: [%(vmid)s]
 """
 VARIABLES = """\
       vars:
@@ -40,7 +40,7 @@ VARIABLES = """\
           -F /dev/null -o UserKnownHostsFile=%(ssh)s/known_hosts -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes
         # The same places on the host and in the containers, as on a real one.
         gpu_release_devices: ["%(node)s/dev/nvidia*"]
-        gpu_release_majors: [%(major)d]
+        gpu_release_majors: [%(major)s]
         gpu_release_nvidia_smi: %(node)s/bin/nvidia-smi
         gpu_idle_timeout: 60
         sglang_server_settle: 1
@@ -49,7 +49,7 @@ VARIABLES = """\
           - name: all
             description: A server on all eight GPUs.
             api_key: lxc-key-0123456789abcdef
-            args: {model-path: /models/demo-397b, served-model-name: demo-397b, tp-size: 8, port: %(port)d}
+            args: {model-path: /models/demo-397b, served-model-name: demo-397b, tp-size: 8, port: %(port)s}
           - name: low
             inherit: all
             description: A server on GPUs 0 to 3.
@@ -65,7 +65,7 @@ VARIABLES = """\
 
 def text() -> str:
     hosts = "".join(HOST % {"name": c.name, "address": c.address, "vmid": c.vmid} for c in CONTAINERS)
-    values: t.Dict[str, t.Any] = {"ssh": SSH, "node": NODE, "major": TTY_MAJOR, "port": PORT}
+    values: dict[str, t.Any] = {"ssh": SSH, "node": NODE, "major": TTY_MAJOR, "port": PORT}
     return HEAD + hosts + VARIABLES % values
 
 

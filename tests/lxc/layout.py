@@ -36,8 +36,8 @@ PORT = 30000
 
 # Virtual consoles that nobody uses, by the name of the GPU node that each plays. They open, and hold no data.
 TTY_MAJOR = 4
-CONSOLES: t.Dict[str, int] = {
-    **{"nvidia%d" % n: 20 + n for n in range(GPUS)},
+CONSOLES: dict[str, int] = {
+    **{f"nvidia{n}": 20 + n for n in range(GPUS)},
     "nvidiactl": 28,
     "nvidia-uvm": 29,
     "nvidia-uvm-tools": 30,
@@ -52,11 +52,11 @@ class Container(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        return "ct%d" % self.vmid
+        return f"ct{self.vmid}"
 
     @property
     def address(self) -> str:
-        return "10.231.77.%d" % self.vmid
+        return f"10.231.77.{self.vmid}"
 
     @property
     def folder(self) -> str:
@@ -69,11 +69,11 @@ class Container(t.NamedTuple):
     @property
     def passthrough(self) -> str:
         """Where the nodes lie on the host that are mounted into the container."""
-        return os.path.join(NODE, "dev") if self.style == "bind" else os.path.join(STATE, "passthrough-%d" % self.vmid)
+        return os.path.join(NODE, "dev") if self.style == "bind" else os.path.join(STATE, f"passthrough-{self.vmid}")
 
     @property
-    def cgroups(self) -> t.Tuple[str, str]:
-        return "lxc/%d" % self.vmid, "lxc.monitor/%d" % self.vmid
+    def cgroups(self) -> tuple[str, str]:
+        return f"lxc/{self.vmid}", f"lxc.monitor/{self.vmid}"
 
 
 CONTAINERS = (Container(101, "bind"), Container(102, "devn"))
@@ -83,17 +83,19 @@ def container(vmid: int) -> Container:
     for one in CONTAINERS:
         if one.vmid == vmid:
             return one
-    raise HarnessError("there is no container %d here (only %s)" % (vmid, ", ".join(str(c.vmid) for c in CONTAINERS)))
+    raise HarnessError(
+        "there is no container {} here (only {})".format(vmid, ", ".join(str(c.vmid) for c in CONTAINERS))
+    )
 
 
 class HarnessError(Exception):
     """Something that a person must know; the message says what to do."""
 
 
-def read_marker() -> t.Optional[t.Dict[str, t.Any]]:
+def read_marker() -> dict[str, t.Any] | None:
     try:
         with open(MARKER, encoding="utf-8") as handle:
-            return t.cast("t.Dict[str, t.Any]", json.load(handle))
+            return t.cast("dict[str, t.Any]", json.load(handle))
     except FileNotFoundError:
         return None
     except ValueError:

@@ -27,21 +27,21 @@ def state(one: Container) -> str:
 
 
 def config(one: Container) -> str:
-    lines = ["arch: amd64", "hostname: %s" % one.name, "memory: 512", "ostype: debian"]
+    lines = ["arch: amd64", f"hostname: {one.name}", "memory: 512", "ostype: debian"]
     names = sorted(CONSOLES, key=CONSOLES.__getitem__)
     if one.style == "devn":
-        lines += ["dev%d: /dev/%s,mode=0666" % (n, name) for n, name in enumerate(names)]
+        lines += [f"dev{n}: /dev/{name},mode=0666" for n, name in enumerate(names)]
     else:
-        lines.append("lxc.cgroup2.devices.allow: c %d:* rwm" % TTY_MAJOR)
-        lines += ["lxc.mount.entry: /dev/%s dev/%s none bind,optional,create=file" % (name, name) for name in names]
+        lines.append(f"lxc.cgroup2.devices.allow: c {TTY_MAJOR}:* rwm")
+        lines += [f"lxc.mount.entry: /dev/{name} dev/{name} none bind,optional,create=file" for name in names]
     return "\n".join(lines)
 
 
 def main(argv: t.Sequence[str]) -> int:
     if argv == ["list"]:
-        print("%-10s %-10s %-12s %-20s" % ("VMID", "Status", "Lock", "Name"))
+        print(f"{'VMID':<10} {'Status':<10} {'Lock':<12} {'Name':<20}")
         for one in CONTAINERS:
-            print("%-10d %-10s %-12s %-20s" % (one.vmid, state(one), "", one.name))
+            print(f"{one.vmid:<10} {state(one):<10} {'':<12} {one.name:<20}")
         return 0
     if len(argv) < 2 or argv[0] not in ("status", "config", "exec") or not argv[1].isdigit():
         print(USAGE, file=sys.stderr)
@@ -49,10 +49,10 @@ def main(argv: t.Sequence[str]) -> int:
     try:
         one = container(int(argv[1]))
     except HarnessError:
-        print("Configuration file 'nodes/pve/lxc/%s.conf' does not exist" % argv[1], file=sys.stderr)
+        print(f"Configuration file 'nodes/pve/lxc/{argv[1]}.conf' does not exist", file=sys.stderr)
         return 2
     if argv[0] == "status":
-        print("status: %s" % state(one))
+        print(f"status: {state(one)}")
     elif argv[0] == "config":
         print(config(one))
     else:
@@ -65,7 +65,7 @@ def main(argv: t.Sequence[str]) -> int:
             print(USAGE, file=sys.stderr)
             return 255
         if state(one) != "running":
-            print("container '%d' not running!" % one.vmid, file=sys.stderr)
+            print(f"container '{one.vmid}' not running!", file=sys.stderr)
             return 255
         sys.stdout.flush()
         os.execvp("lxc-attach", ["lxc-attach", "-P", LXC_PATH, "-n", str(one.vmid), "--keep-env", "--", *command])

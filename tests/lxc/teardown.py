@@ -22,7 +22,7 @@ from layout import BRIDGE, CONTAINERS, LOCK, LXC_PATH, MARK, MARKER, STATE, Harn
 PARENTS = ("lxc", "lxc.monitor")
 
 
-def cgroup_roots() -> t.List[str]:
+def cgroup_roots() -> list[str]:
     """Mount points of every cgroup hierarchy."""
     roots = []
     with open("/proc/self/mountinfo", encoding="utf-8") as handle:
@@ -33,13 +33,13 @@ def cgroup_roots() -> t.List[str]:
     return roots
 
 
-def cgroups_of_ours() -> t.List[str]:
+def cgroups_of_ours() -> list[str]:
     """The containers' own cgroups that exist now."""
     paths = [os.path.join(root, path) for root in cgroup_roots() for one in CONTAINERS for path in one.cgroups]
     return [path for path in paths if os.path.isdir(path)]
 
 
-def strangers() -> t.List[str]:
+def strangers() -> list[str]:
     """What has our names but was there before us."""
     found = cgroups_of_ours()
     if os.path.exists("/sys/class/net/" + BRIDGE):
@@ -47,21 +47,21 @@ def strangers() -> t.List[str]:
     return found
 
 
-def start_time(pid: int) -> t.Optional[str]:
+def start_time(pid: int) -> str | None:
     try:
-        with open("/proc/%d/stat" % pid, "rb") as handle:
+        with open(f"/proc/{pid}/stat", "rb") as handle:
             return handle.read().rpartition(b")")[2].split()[19].decode()
     except OSError:
         return None
 
 
-def ancestors() -> t.Set[int]:
+def ancestors() -> set[int]:
     found = set()
     pid = os.getpid()
     while pid > 0:
         found.add(pid)
         try:
-            with open("/proc/%d/stat" % pid, "rb") as handle:
+            with open(f"/proc/{pid}/stat", "rb") as handle:
                 pid = int(handle.read().rpartition(b")")[2].split()[1])
         except OSError:
             break
@@ -77,20 +77,21 @@ def read(path: str) -> bytes:
 
 
 def alive(pid: int) -> bool:
-    fields = read("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return bool(fields) and fields[0] not in (b"Z", b"X")
 
 
-def our_processes() -> t.Dict[int, str]:
+def our_processes(unfinished: str = "") -> dict[int, str]:
     """PID → start time of what the harness or its containers run: by mark, by root folder, by cgroup."""
-    mark = ("%s=%s" % (MARK, STATE)).encode()
+    mark = f"{MARK}={STATE}".encode()
+    places = tuple(folder + os.sep for folder in (STATE, unfinished) if folder)
     found = set()
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            root = os.readlink("/proc/%d/root" % pid)
+            root = os.readlink(f"/proc/{pid}/root")
         except OSError:
             root = ""
-        if root.startswith(STATE + os.sep) or mark in read("/proc/%d/environ" % pid).split(b"\0"):
+        if f"{root}/".startswith(places) or mark in read(f"/proc/{pid}/environ").split(b"\0"):
             found.add(pid)
     for top in cgroups_of_ours():
         for folder, _folders, files in os.walk(top):
@@ -127,24 +128,24 @@ def thaw() -> None:
                     pass
 
 
-def end_processes(timeout: float = 60) -> None:
+def end_processes(unfinished: str, timeout: float = 60) -> None:
     deadline = time.monotonic() + timeout
     quiet = 0
     while quiet < 2:  # twice nothing: one that was just being forked is seen the second time
         thaw()
-        left = our_processes()
+        left = our_processes(unfinished)
         for pid, start in left.items():
             end(pid, start)
         quiet = 0 if left else quiet + 1
         if time.monotonic() > deadline:
-            raise HarnessError("still there %d s after SIGKILL: %s" % (timeout, ", ".join(map(str, sorted(left)))))
+            raise HarnessError("still there {} s after SIGKILL: {}".format(timeout, ", ".join(map(str, sorted(left)))))
         time.sleep(0.1)
 
 
 def remove_cgroups(parents_before: t.Collection[str]) -> None:
     """Leaves first. Of the two parents only those that were not there before us."""
 
-    def ours() -> t.List[str]:
+    def ours() -> list[str]:
         return [folder for top in cgroups_of_ours() for folder, _folders, _files in os.walk(top, topdown=False)]
 
     def gone() -> bool:
@@ -169,16 +170,20 @@ def remove_bridge() -> None:
         commands.run(["ip", "link", "delete", BRIDGE])
     commands.wait_for(
         "the containers' network interfaces are gone",
-        lambda: not any(os.path.exists("/sys/class/net/veth%di0" % one.vmid) for one in CONTAINERS), 20,
+        lambda: not any(os.path.exists(f"/sys/class/net/veth{one.vmid}i0") for one in CONTAINERS), 20,
     )  # fmt: skip
 
 
-def remove_state() -> None:
-    for point in consoles.state_mounts():
+def remove_files(unfinished: str) -> None:
+    """Everything below STATE, and a root file system whose build was interrupted. Never through a mount."""
+    folders = [STATE, unfinished] if unfinished else [STATE]
+    for point in consoles.mounts_below(*folders):
         commands.run(["umount", point], check=False)
-    left = consoles.state_mounts()
+    left = consoles.mounts_below(*folders)
     if left:
-        raise HarnessError("cannot unmount %s: who uses it? (fuser -m %s)" % (", ".join(left), left[0]))
+        raise HarnessError(f"cannot unmount {', '.join(left)}: who uses it? (fuser -m {left[0]})")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.rmtree("/run/lxc/lock" + LXC_PATH, ignore_errors=True)
     for name in os.listdir(STATE):
         path = os.path.join(STATE, name)
         if path == MARKER:
@@ -187,7 +192,6 @@ def remove_state() -> None:
             shutil.rmtree(path)
         else:
             os.unlink(path)
-    shutil.rmtree("/run/lxc/lock" + LXC_PATH, ignore_errors=True)
     os.unlink(MARKER)
     os.rmdir(STATE)
 
@@ -199,24 +203,25 @@ def down() -> bool:
         if os.path.isdir(STATE) and not os.listdir(STATE):
             os.rmdir(STATE)
         return False
-    end_processes()
+    unfinished = marker.get("unfinished", "")
+    end_processes(unfinished)
     remove_bridge()
     remove_cgroups(marker.get("cgroup_parents", ()))
     consoles.give_back(marker.get("consoles", ()))
-    remove_state()
+    remove_files(unfinished)
     return True
 
 
-def remains() -> t.List[str]:
+def remains() -> list[str]:
     """Whatever is left of us anywhere; empty after `down`. Looks by itself, not at the marker."""
-    left = ["process %d" % pid for pid in our_processes()]
+    left = [f"process {pid}" for pid in our_processes()]
     left += ["cgroup " + path for path in cgroups_of_ours()]
-    left += ["mount " + point for point in consoles.state_mounts()]
-    names = [BRIDGE] + ["veth%di0" % one.vmid for one in CONTAINERS]
+    left += ["mount " + point for point in consoles.mounts_below(STATE)]
+    names = [BRIDGE] + [f"veth{one.vmid}i0" for one in CONTAINERS]
     left += ["network interface " + name for name in names if os.path.exists("/sys/class/net/" + name)]
     left += [path for path in (STATE, "/run/lxc/lock" + LXC_PATH) if os.path.exists(path)]
     held = consoles.holders()
-    left += ["tty%d held by %s" % (minor, who) for minor, who in held.items()]
+    left += [f"tty{minor} held by {who}" for minor, who in held.items()]
     return left
 
 

@@ -23,7 +23,7 @@ from driving import Node  # noqa: E402
 
 @pytest.fixture
 def make_node(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[..., Node]]:
-    made: t.List[Node] = []
+    made: list[Node] = []
 
     def make(folder: str = "node", **options: t.Any) -> Node:
         made.append(Node(tmp_path / folder, **options))

@@ -23,7 +23,7 @@ import typing as t
 HEADER = 4096
 CONTEXT_ONLY_MIB = 4  # what a GPU shows for a process that opened a context and allocated nothing
 
-Release = t.Dict[str, t.Any]
+Release = dict[str, t.Any]
 
 
 class Context(t.NamedTuple):
@@ -33,7 +33,7 @@ class Context(t.NamedTuple):
     pid: int
     start_time: int
     held: bool
-    freed_at: t.Optional[float]
+    freed_at: float | None
     release: Release
 
 
@@ -41,10 +41,10 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def process_stat(pid: int) -> t.Optional[t.Tuple[str, int, int]]:
+def process_stat(pid: int) -> tuple[str, int, int] | None:
     """(state, parent, start time) of a process, None when it is gone."""
     try:
-        with open("/proc/%d/stat" % pid, "rb") as handle:
+        with open(f"/proc/{pid}/stat", "rb") as handle:
             fields = handle.read().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -82,7 +82,7 @@ def freed_at(path: str) -> float:
     return moment
 
 
-def contexts(folder: str) -> t.List[Context]:
+def contexts(folder: str) -> list[Context]:
     found = []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".ctx"):
@@ -96,13 +96,21 @@ def contexts(folder: str) -> t.List[Context]:
         except (OSError, ValueError):
             continue  # removed meanwhile
         found.append(
-            Context(path, header["gpu"], mib, header["pid"], header["start_time"], held,
-                    None if held else freed_at(path), header["release"])
+            Context(
+                path,
+                header["gpu"],
+                mib,
+                header["pid"],
+                header["start_time"],
+                held,
+                None if held else freed_at(path),
+                header["release"],
+            )
         )
     return found
 
 
-def never_clears(scenario: t.Mapping[str, t.Any]) -> t.Dict[int, int]:
+def never_clears(scenario: t.Mapping[str, t.Any]) -> dict[int, int]:
     """GPUs that keep what their dead held: a list of them, or GPU: MiB (then at least that much, whoever held it)."""
     wanted = scenario.get("never_clears") or {}
     return {int(gpu): int(wanted[gpu]) if isinstance(wanted, dict) else 0 for gpu in wanted}
@@ -118,7 +126,7 @@ def still_used(context: Context, scenario: t.Mapping[str, t.Any], moment: float)
     release.update({key[8:]: value for key, value in scenario.items() if key.startswith("release_")})
     age = moment - context.freed_at
     steps = release.get("curve") or [[context.mib, release.get("delay_s", 0)]]
-    for mib, seconds in list(steps) + [release.get("tail") or [0, 0]]:
+    for mib, seconds in [*list(steps), release.get("tail") or [0, 0]]:
         if age < seconds:
             return int(mib)
         age -= seconds
@@ -128,16 +136,20 @@ def still_used(context: Context, scenario: t.Mapping[str, t.Any], moment: float)
 class Allocation:
     """The holder's side of a context."""
 
-    def __init__(self, node: str, gpu: int, mib: int = CONTEXT_ONLY_MIB, release: t.Optional[Release] = None) -> None:
+    def __init__(self, node: str, gpu: int, mib: int = CONTEXT_ONLY_MIB, release: Release | None = None) -> None:
         folder = os.path.join(node, "contexts")
         stat = process_stat(os.getpid())
-        header = {"gpu": gpu, "pid": os.getpid(), "start_time": stat[2] if stat else 0,
-                  "release": {"delay_s": 0.25} if release is None else release}
+        header = {
+            "gpu": gpu,
+            "pid": os.getpid(),
+            "start_time": stat[2] if stat else 0,
+            "release": {"delay_s": 0.25} if release is None else release,
+        }
         registry = os.open(os.path.join(folder, ".registry"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(registry, fcntl.LOCK_EX)
-            serial = sum(1 for name in os.listdir(folder) if name.startswith("gpu%d-%d-" % (gpu, os.getpid())))
-            self.path = os.path.join(folder, "gpu%d-%d-%d.ctx" % (gpu, os.getpid(), serial))
+            serial = sum(1 for name in os.listdir(folder) if name.startswith(f"gpu{gpu}-{os.getpid()}-"))
+            self.path = os.path.join(folder, f"gpu{gpu}-{os.getpid()}-{serial}.ctx")
             self.fd = os.open(self.path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
             fcntl.flock(self.fd, fcntl.LOCK_EX)
             os.pwrite(self.fd, json.dumps(header).encode().ljust(HEADER, b"\0"), 0)

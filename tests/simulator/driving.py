@@ -35,25 +35,25 @@ class Node:
         shared.mkdir(exist_ok=True)
         pathlib.Path(self.path, ".simulated-node").touch()
         os.symlink(str(shared), self.path + "/pycache")
-        settings: t.Dict[str, t.Any] = {
+        settings: dict[str, t.Any] = {
             "gpus": 8, "memory_mib": nodes.MEMORY_MIB, "name": nodes.NAME, "python": sys.executable, "port": None
         }  # fmt: skip
         self.about = nodes.create(self.path, **{**settings, **options})
         self.port = self.about["port"]
 
-    def smi(self, *argv: str, timeout: float = 30) -> "subprocess.CompletedProcess[bytes]":
+    def smi(self, *argv: str, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
         tool = self.path + "/bin/nvidia-smi"
         return subprocess.run([tool, *argv], capture_output=True, timeout=timeout, check=False)
 
-    def query(self, fields: str, kind: str = "gpu") -> t.List[t.List[str]]:
-        done = self.smi("--query-%s=%s" % (kind, fields), CSV)
+    def query(self, fields: str, kind: str = "gpu") -> list[list[str]]:
+        done = self.smi(f"--query-{kind}={fields}", CSV)
         assert (done.returncode, done.stderr) == (0, b"")
         return [line.split(", ") for line in done.stdout.decode().splitlines()]
 
-    def used(self) -> t.List[int]:
+    def used(self) -> list[int]:
         return [int(row[0]) for row in self.query("memory.used")]
 
-    def apps(self) -> t.List[t.List[str]]:
+    def apps(self) -> list[list[str]]:
         return self.query("gpu_uuid,pid,process_name,used_memory", "compute-apps")
 
     def script(self, **scenario: t.Any) -> None:
@@ -64,13 +64,13 @@ class Node:
                  "shape": [], "release_delay": 0.0}  # fmt: skip
         return stories.start_holder(self.path, gpu=gpu, mib=mib, **{**plain, **options})
 
-    def processes(self) -> t.Dict[str, t.List[processes.Process]]:
-        found: t.Dict[str, t.List[processes.Process]] = {}
+    def processes(self) -> dict[str, list[processes.Process]]:
+        found: dict[str, list[processes.Process]] = {}
         for process in processes.belonging(self.path):
             found.setdefault(process.role, []).append(process)
         return found
 
-    def calls(self, tool: str) -> t.List[t.Dict[str, t.Any]]:
+    def calls(self, tool: str) -> list[dict[str, t.Any]]:
         lines = pathlib.Path(self.path, "calls.jsonl").read_text(encoding="utf-8").splitlines()
         return [call for call in map(json.loads, lines) if call["tool"] == tool]
 

@@ -6,8 +6,8 @@
 
 Which calls: "query" (gpu, apps, list; any without), "from_call" and "to_call" (counted for each kind from 1, anew each
 time scenario.json is written), "times" (at most so often), "after_s" and "until_s" (since scenario.json was written).
-What happens: "effect", see EFFECTS; several faults that match apply in order. A list as "value" or "mib" gives one entry
-to each call, the last from then on.
+What happens: "effect", see EFFECTS; several faults that match apply in order. A list as "value" or "mib" gives one
+entry to each call, the last from then on.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import sys
 import time
 import typing as t
 
-Fault = t.Dict[str, t.Any]
-Row = t.Dict[str, t.Any]
+Fault = dict[str, t.Any]
+Row = dict[str, t.Any]
 WHEN = {"effect", "query", "from_call", "to_call", "times", "after_s", "until_s"}
-EFFECTS: t.Dict[str, t.Set[str]] = {
+EFFECTS: dict[str, set[str]] = {
     "replay": {"file"},  # a recording, with its streams, exit code and hang
     "hang": {"rows"},  # SIGTERM is ignored; rows: so many rows came out before
     "slow": {"seconds"},
@@ -43,12 +43,12 @@ EFFECTS: t.Dict[str, t.Set[str]] = {
 def check(fault: Fault) -> None:
     effect = fault.get("effect")
     if effect not in EFFECTS:
-        raise ValueError("unknown effect %r; known: %s" % (effect, ", ".join(sorted(EFFECTS))))
+        raise ValueError("unknown effect {!r}; known: {}".format(effect, ", ".join(sorted(EFFECTS))))
     odd = set(fault) - WHEN - EFFECTS[effect]
     if odd:
-        raise ValueError("effect %s does not take %s" % (effect, ", ".join(sorted(odd))))
+        raise ValueError("effect {} does not take {}".format(effect, ", ".join(sorted(odd))))
     if fault.get("query", "any") not in ("gpu", "apps", "list", "any"):
-        raise ValueError("unknown query %r; known: gpu, apps, list, any" % fault["query"])
+        raise ValueError("unknown query {!r}; known: gpu, apps, list, any".format(fault["query"]))
     if effect == "replay":
         recording(fault["file"])
 
@@ -63,9 +63,9 @@ def count(node: str, name: str) -> int:
         os.close(fd)
 
 
-def matching(node: str, faults: t.Sequence[Fault], kind: str) -> t.List[Fault]:
+def matching(node: str, faults: t.Sequence[Fault], kind: str) -> list[Fault]:
     written = os.stat(os.path.join(node, "scenario.json"))
-    call = count(node, "%s-%d" % (kind, written.st_mtime_ns))
+    call = count(node, f"{kind}-{written.st_mtime_ns}")
     age = time.time() - written.st_mtime
     found = []
     for place, fault in enumerate(faults):
@@ -74,9 +74,9 @@ def matching(node: str, faults: t.Sequence[Fault], kind: str) -> t.List[Fault]:
             fault.get("query", "any") in (kind, "any")
             and fault.get("from_call", 1) <= call <= fault.get("to_call", call)
             and fault.get("after_s", 0) <= age < fault.get("until_s", age + 1)
-            and ("times" not in fault or count(node, "f%d-%d" % (place, written.st_mtime_ns)) <= fault["times"])
+            and ("times" not in fault or count(node, f"f{place}-{written.st_mtime_ns}") <= fault["times"])
         ):
-            found.append({key: in_turn(node, value, "v%d%s-%d" % (place, key, written.st_mtime_ns))
+            found.append({key: in_turn(node, value, f"v{place}{key}-{written.st_mtime_ns}")
                           if key in ("value", "mib") else value for key, value in fault.items()})  # fmt: skip
     return found
 
@@ -91,21 +91,21 @@ def recordings_folder() -> str:
     return os.environ.get("CLEANSLATE_RECORDINGS") or os.path.join(os.path.dirname(here), "recordings", "nvidia-smi")
 
 
-def recording(name: str) -> t.Tuple[t.Dict[str, t.Any], t.List[str], bytes]:
+def recording(name: str) -> tuple[dict[str, t.Any], list[str], bytes]:
     folder = os.path.dirname(name) or recordings_folder()
     try:
         with open(os.path.join(folder, "index.json"), encoding="utf-8") as handle:
             index = json.load(handle)
     except FileNotFoundError:
-        raise ValueError("no recordings in %s (CLEANSLATE_RECORDINGS names another folder)" % folder) from None
+        raise ValueError(f"no recordings in {folder} (CLEANSLATE_RECORDINGS names another folder)") from None
     for entry in index["fixtures"]:
         if entry["file"] == os.path.basename(name):
             with open(os.path.join(folder, entry["file"]), "rb") as handle:
                 return entry, index["queries"][entry["query"]].get("fields", []), handle.read()
-    raise ValueError("no recording %s in %s" % (name, folder))
+    raise ValueError(f"no recording {name} in {folder}")
 
 
-def project(data: bytes, recorded: t.List[str], wanted: t.List[str]) -> bytes:
+def project(data: bytes, recorded: list[str], wanted: list[str]) -> bytes:
     out = []
     for line in data.split(b"\n"):
         end = b"\r" if line.endswith(b"\r") else b""
@@ -115,7 +115,7 @@ def project(data: bytes, recorded: t.List[str], wanted: t.List[str]) -> bytes:
     return b"\n".join(out)
 
 
-def play(node: str, name: str, wanted: t.List[str]) -> t.NoReturn:
+def play(node: str, name: str, wanted: list[str]) -> t.NoReturn:
     entry, recorded, data = recording(name)
     if entry.get("timed_out"):
         note_hanging(node)
@@ -160,18 +160,21 @@ def note_hanging(node: str) -> None:
 
 
 def hang(node: str, rows: bytes) -> t.NoReturn:
+    import smi
+
+    smi.open_nodes(node, range(16))  # a hanging one is seen by a scan: as a monitor
     note_hanging(node)
     finish(rows, "", 0, hang=True)
 
 
-def bend(rows: t.List[Row], fault: Fault, said: str) -> t.Tuple[t.List[Row], str]:
+def bend(rows: list[Row], fault: Fault, said: str) -> tuple[list[Row], str]:
     """The effects on rows: the rows as this fault leaves them, and what stands on stderr."""
     effect = fault["effect"]
     hit = [row for row in rows if "gpus" not in fault or row["minor"] in fault["gpus"]]
     if effect == "lost":
         for row in hit:
             bus = row["pci.bus_id"][4:]
-            said += "Unable to determine the device handle for GPU%d: %s: Unknown Error\n" % (row["minor"], bus)
+            said += f"Unable to determine the device handle for GPU{row['minor']}: {bus}: Unknown Error\n"
         rows = [row for row in rows if row not in hit]
     elif effect == "hidden":
         rows = [row for row in rows if row not in hit]
@@ -179,7 +182,9 @@ def bend(rows: t.List[Row], fault: Fault, said: str) -> t.Tuple[t.List[Row], str
             row.update(index=index, count=len(rows))
     for row in hit:
         if effect == "lost_fields":
-            row.update((field, "[GPU is lost]") for field in row if field.startswith(("memory.", "utilization", "mig.")))
+            row.update(
+                (field, "[GPU is lost]") for field in row if field.startswith(("memory.", "utilization", "mig."))
+            )
             row.update((field, "[GPU is lost]") for field in ("compute_mode", "persistence_mode"))
         elif effect == "not_available":
             fields = fault.get("fields") or [f for f in row if f.startswith(("memory.", "utilization"))]

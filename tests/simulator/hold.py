@@ -31,14 +31,14 @@ def open_all(node: str, but: str = "") -> dict:
 
 def map_gpu(fds: dict, gpu: int) -> None:
     """The mappings of a CUDA process; the one of uvm is not inherited by forks (measured)."""
-    kernel.map_shared(fds["nvidia%d" % gpu])
+    kernel.map_shared(fds[f"nvidia{gpu}"])
     kernel.map_shared(fds["nvidiactl"])
     kernel.map_shared(fds["nvidia-uvm"], inherit=False)
 
 
 def hold(node: str, options: dict) -> None:
     gpu = options["gpu"]
-    own = "nvidia%d" % gpu
+    own = f"nvidia{gpu}"
     fds = open_all(node, but=own if options["second_node"] else "")
     if options["second_node"]:
         # Another node of the same device: a hard link is the same inode under another path.
@@ -50,7 +50,7 @@ def hold(node: str, options: dict) -> None:
     allocation = contexts.Allocation(node, gpu, options["mib"], **release)
     if options["map_only"]:
         kernel.map_shared(allocation.fd)
-        for fd in list(fds.values()) + [allocation.fd]:
+        for fd in [*list(fds.values()), allocation.fd]:
             os.close(fd)
 
 

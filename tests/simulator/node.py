@@ -23,7 +23,7 @@ MEMORY_MIB = 97887
 DRIVER = "580.159.04"
 BUS_IDS = ("1B", "43", "52", "61", "9D", "C3", "D1", "DF", "16", "27", "38", "49", "5A", "6B", "7C", "8D")
 NODE_BYTES = 4096  # one page, so that a node can be mapped
-EMPTY_SCENARIO: t.Dict[str, t.Any] = {"faults": [], "server": {}}
+EMPTY_SCENARIO: dict[str, t.Any] = {"faults": [], "server": {}}
 
 
 class NodeError(Exception):
@@ -43,38 +43,38 @@ def free_port() -> int:
     raise NodeError("no free port between 20000 and 29999 on 127.0.0.1")
 
 
-def read(node: str) -> t.Dict[str, t.Any]:
+def read(node: str) -> dict[str, t.Any]:
     """node.json of a node that we made; an error otherwise."""
     path = os.path.join(node, "node.json")
     try:
         with open(path, encoding="utf-8") as handle:
             about = json.load(handle)
     except FileNotFoundError:
-        raise NodeError("%s is not a simulated node: it has no node.json (make one with: create)" % node) from None
+        raise NodeError(f"{node} is not a simulated node: it has no node.json (make one with: create)") from None
     except ValueError as error:
-        raise NodeError("%s cannot be read: %s" % (path, error)) from None
+        raise NodeError(f"{path} cannot be read: {error}") from None
     if not isinstance(about, dict) or about.get(MARK) != 1:
-        raise NodeError("%s was not written by this simulator (no %s in it)" % (path, MARK))
-    return t.cast("t.Dict[str, t.Any]", about)
+        raise NodeError(f"{path} was not written by this simulator (no {MARK} in it)")
+    return t.cast("dict[str, t.Any]", about)
 
 
 def write_atomically(path: str, text: str, mode: int = 0o644) -> None:
-    new = "%s.%d.new" % (path, os.getpid())
+    new = f"{path}.{os.getpid()}.new"
     with open(new, "w", encoding="utf-8") as handle:
         handle.write(text)
     os.chmod(new, mode)
     os.replace(new, path)
 
 
-def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, port: t.Optional[int]) -> t.Dict[str, t.Any]:
+def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, port: int | None) -> dict[str, t.Any]:
     """Make the folder, or complete a half-made one. A finished node keeps its UUIDs, port and scenario."""
     if not 1 <= gpus <= len(BUS_IDS):
-        raise NodeError("--gpus %d: between 1 and %d" % (gpus, len(BUS_IDS)))
+        raise NodeError(f"--gpus {gpus}: between 1 and {len(BUS_IDS)}")
     if not os.access(python, os.X_OK):
-        raise NodeError("--python %s cannot be executed" % python)
+        raise NodeError(f"--python {python} cannot be executed")
     marker = os.path.join(node, ".simulated-node")
     if os.path.isdir(node) and os.listdir(node) and not os.path.exists(marker):
-        raise NodeError("%s exists, is not empty and was not made by this simulator: left alone" % node)
+        raise NodeError(f"{node} exists, is not empty and was not made by this simulator: left alone")
     os.makedirs(node, exist_ok=True)
     write_atomically(marker, MARK + "\n")
     for folder, mode in (("dev/nvidia-caps", 0o700), ("dev", 0o700), ("bin", 0o755), ("contexts", 0o777),
@@ -83,7 +83,7 @@ def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, por
         os.makedirs(os.path.join(node, folder), exist_ok=True)
         os.chmod(os.path.join(node, folder), mode)
     try:
-        before: t.Dict[str, t.Any] = read(node)
+        before: dict[str, t.Any] = read(node)
     except NodeError:
         before = {}
     about = {
@@ -96,12 +96,12 @@ def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, por
         "python": python,
         "port": port or before.get("port") or free_port(),
         "gpus": (before.get("gpus", []) + [
-            {"minor": n, "uuid": "GPU-%s" % uuid.uuid4(), "bus_id": "00000000:%s:00.0" % BUS_IDS[n]}
+            {"minor": n, "uuid": f"GPU-{uuid.uuid4()}", "bus_id": f"00000000:{BUS_IDS[n]}:00.0"}
             for n in range(len(before.get("gpus", [])), gpus)
         ])[:gpus],
     }  # fmt: skip
-    names = ["nvidia%d" % n for n in range(gpus)] + ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
-    for device in names + ["nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2"]:
+    names = [f"nvidia{n}" for n in range(gpus)] + ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
+    for device in [*names, "nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2"]:
         fd = os.open(os.path.join(node, "dev", device), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.ftruncate(fd, NODE_BYTES)
         os.close(fd)
@@ -116,27 +116,30 @@ def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, por
     return about
 
 
-def launchers(node: str, python: str) -> t.Dict[str, str]:
+def launchers(node: str, python: str) -> dict[str, str]:
     q = shlex.quote
     start = "import sys; sys.path[:0] = [%r]; import %s; %s.main(%r, sys.argv[1:])"
     cache = "pycache_prefix=" + os.path.join(node, "pycache")
     fake = os.path.join(HERE, "fake_sglang")
     return {
-        "nvidia-smi": "#!/bin/sh\nexec %s -I -S -X %s -c %s \"$@\"\n"
-        % (q(python), q(cache), q(start % (HERE, "smi", "smi", node))),
+        "nvidia-smi": '#!/bin/sh\nexec {} -I -S -X {} -c {} "$@"\n'.format(
+            q(python), q(cache), q(start % (HERE, "smi", "smi", node))
+        ),
         # Without a cache prefix: the big file that it loads was compiled when it was installed.
-        "systemctl": "#!/bin/sh\nCLEANSLATE_SIMULATED_NODE=%s exec %s -I -B -c %s \"$@\"\n"
-        % (q(node), q(python), q(start % (HERE, "systemctl_bridge", "systemctl_bridge", node))),
-        "python": "#!/bin/sh\nCLEANSLATE_SIMULATED_NODE=%s PYTHONPYCACHEPREFIX=%s PYTHONPATH=%s\n"
-        "export CLEANSLATE_SIMULATED_NODE PYTHONPYCACHEPREFIX PYTHONPATH\nexec %s \"$@\"\n"
-        % (q(node), q(os.path.join(node, "pycache")), q(fake + os.pathsep + HERE), q(python)),
+        "systemctl": '#!/bin/sh\nCLEANSLATE_SIMULATED_NODE={} exec {} -I -B -c {} "$@"\n'.format(
+            q(node), q(python), q(start % (HERE, "systemctl_bridge", "systemctl_bridge", node))
+        ),
+        "python": "#!/bin/sh\nCLEANSLATE_SIMULATED_NODE={} PYTHONPYCACHEPREFIX={} PYTHONPATH={}\n"
+        'export CLEANSLATE_SIMULATED_NODE PYTHONPYCACHEPREFIX PYTHONPATH\nexec {} "$@"\n'.format(
+            q(node), q(os.path.join(node, "pycache")), q(fake + os.pathsep + HERE), q(python)
+        ),
     }
 
 
 def check_ours(node: str) -> None:
     """Stop and destroy touch only what create made; a folder that is not there is fine."""
     if os.path.lexists(node) and not os.path.isfile(os.path.join(node, ".simulated-node")):
-        raise NodeError("%s was not made by this simulator: left alone" % node)
+        raise NodeError(f"{node} was not made by this simulator: left alone")
 
 
 def forget(node: str) -> None:

@@ -29,11 +29,11 @@ class Process(t.NamedTuple):
     comm: str
     cmdline: str
     role: str
-    fds: t.FrozenSet[str]
-    maps: t.FrozenSet[str]
+    fds: frozenset[str]
+    maps: frozenset[str]
     why: str
 
-    def held(self) -> t.List[str]:
+    def held(self) -> list[str]:
         return sorted(self.fds | self.maps)
 
 
@@ -45,37 +45,37 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def register(node: str, role: str, pid: t.Optional[int] = None) -> None:
+def register(node: str, role: str, pid: int | None = None) -> None:
     """Note a process of the node, before anything can go wrong with it."""
     pid = os.getpid() if pid is None else pid
     stat = process_stat(pid)
     if stat is not None:
-        with open(os.path.join(node, "processes", "%d-%d" % (pid, stat[2])), "w", encoding="utf-8") as handle:
+        with open(os.path.join(node, "processes", f"{pid}-{stat[2]}"), "w", encoding="utf-8") as handle:
             handle.write(role)
 
 
-def _live_tasks(pid: int) -> t.List[str]:
+def _live_tasks(pid: int) -> list[str]:
     try:
-        tasks = os.listdir("/proc/%d/task" % pid)
+        tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
     live = []
     for task in tasks:
-        state = _read("/proc/%d/task/%s/stat" % (pid, task)).rpartition(b")")[2].split()
+        state = _read(f"/proc/{pid}/task/{task}/stat").rpartition(b")")[2].split()
         if state and state[0] not in (b"Z", b"X"):
             live.append(task)
     return live
 
 
-def _prefixes(node: str) -> t.Tuple[str, str]:
+def _prefixes(node: str) -> tuple[str, str]:
     return os.path.join(node, "dev") + os.sep, os.path.join(node, "contexts") + os.sep
 
 
-def open_files(pid: int, task: str, node: str) -> t.FrozenSet[str]:
+def open_files(pid: int, task: str, node: str) -> frozenset[str]:
     """The node's files that a living thread has open."""
     prefixes = _prefixes(node)
-    folder = "/proc/%d/task/%s/fd" % (pid, task)
-    found: t.Set[str] = set()
+    folder = f"/proc/{pid}/task/{task}/fd"
+    found: set[str] = set()
     try:
         numbers = os.listdir(folder)
     except OSError:
@@ -90,14 +90,14 @@ def open_files(pid: int, task: str, node: str) -> t.FrozenSet[str]:
     return frozenset(found)
 
 
-def mapped_files(pid: int, task: str, node: str) -> t.FrozenSet[str]:
+def mapped_files(pid: int, task: str, node: str) -> frozenset[str]:
     prefixes = _prefixes(node)
-    lines = _read("/proc/%d/task/%s/maps" % (pid, task)).decode("utf-8", "replace").splitlines()
+    lines = _read(f"/proc/{pid}/task/{task}/maps").decode("utf-8", "replace").splitlines()
     paths = [line.split(None, 5)[5] for line in lines if node in line]
     return frozenset(path[len(node) + 1 :] for path in paths if path.startswith(prefixes))
 
 
-def ours() -> t.Set[int]:
+def ours() -> set[int]:
     """This process and its ancestors."""
     found = {os.getpid()}
     pid = os.getppid()
@@ -110,8 +110,8 @@ def ours() -> t.Set[int]:
     return found
 
 
-def belonging(node: str) -> t.List[Process]:
-    recorded: t.Dict[t.Tuple[int, int], str] = {}
+def belonging(node: str) -> list[Process]:
+    recorded: dict[tuple[int, int], str] = {}
     try:
         for name in os.listdir(os.path.join(node, "processes")):
             pid_text, _, start = name.partition("-")
@@ -120,7 +120,7 @@ def belonging(node: str) -> t.List[Process]:
     except OSError:
         pass
     present = os.path.isfile(os.path.join(node, ".simulated-node"))
-    marker = ("%s=%s" % (VARIABLE, node)).encode()
+    marker = (f"{VARIABLE}={node}").encode()
     excluded = ours()
     found = []
     for entry in os.listdir("/proc"):
@@ -136,15 +136,15 @@ def belonging(node: str) -> t.List[Process]:
         fds = open_files(pid, tasks[0], node) if present else frozenset()
         if role:
             why = "recorded"
-        elif marker in _read("/proc/%d/environ" % pid).split(b"\0"):
+        elif marker in _read(f"/proc/{pid}/environ").split(b"\0"):
             why = "environment"
         elif fds:
             why = "holds"
         if not why:
             continue
         maps = mapped_files(pid, tasks[0], node)
-        comm = _read("/proc/%d/comm" % pid).decode("utf-8", "replace").strip()
-        cmdline = _read("/proc/%d/cmdline" % pid).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+        comm = _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
+        cmdline = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
         if not role:
             role = "driver" if "driver.py" in cmdline else comm
         found.append(Process(pid, stat[2], stat[1], stat[0], comm, cmdline, role, fds, maps, why))
@@ -177,7 +177,7 @@ def end_one(pid: int, start_time: int, number: int) -> None:
             os.close(fd)
 
 
-def stop(node: str, timeout: float = 20.0) -> t.List[Process]:
+def stop(node: str, timeout: float = 20.0) -> list[Process]:
     """SIGKILL whatever belongs to the node until nothing is left; those that would not end are returned."""
     deadline = time.monotonic() + timeout
     quiet = 0

@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
 def hold(node: str, options: argparse.Namespace) -> int:
     about = nodes.read(node)
     if options.gpu >= len(about["gpus"]):
-        raise nodes.NodeError("--gpu %d: the node has GPUs 0 to %d" % (options.gpu, len(about["gpus"]) - 1))
+        raise nodes.NodeError(f"--gpu {options.gpu}: the node has GPUs 0 to {len(about['gpus']) - 1}")
     shapes = (("zombie", options.zombie_leader), ("child", options.orphan), ("unreaped", options.unreaped))
     shape = [word for word, wanted in shapes if wanted]
     return stories.start_holder(
@@ -104,7 +104,7 @@ def set_script(node: str, text: str) -> None:
     nodes.write_atomically(path, json.dumps({**nodes.EMPTY_SCENARIO, **scenario}, indent=2) + "\n")
 
 
-def status(node: str) -> t.Dict[str, t.Any]:
+def status(node: str) -> dict[str, t.Any]:
     about = nodes.read(node)
     return {
         "node": node,
@@ -119,14 +119,16 @@ def status(node: str) -> t.Dict[str, t.Any]:
 
 
 def show(seen: t.Mapping[str, t.Any]) -> None:
-    print("node %s, server port %s" % (seen["node"], seen["port"]))
+    print("node {}, server port {}".format(seen["node"], seen["port"]))
     for gpu in seen["gpus"]:
-        print("GPU %(minor)d  %(used_mib)6d MiB  %(uuid)s" % gpu)
+        print(f"GPU {gpu['minor']}  {gpu['used_mib']:6d} MiB  {gpu['uuid']}")
     for process in seen["processes"]:
         mapped = sorted(name[4:] for name in process["maps"] if name.startswith("dev/nvidia"))
-        print("pid %d (parent %d, %s) %s: %s; %d files open, maps %s" % (
-            process["pid"], process["parent"], process["state"], process["role"], process["cmdline"] or process["comm"],
-            len(process["fds"]), ", ".join(mapped) or "nothing"))  # fmt: skip
+        print(
+            f"pid {process['pid']} (parent {process['parent']}, {process['state']}) {process['role']}: "
+            f"{process['cmdline'] or process['comm']}; {len(process['fds'])} files open, "
+            f"maps {', '.join(mapped) or 'nothing'}"
+        )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -136,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
             node, gpus=options.gpus, memory_mib=options.memory_mib, name=options.name, port=options.port,
             python=os.path.abspath(options.python),
         )  # fmt: skip
-        print("node %s: %d GPUs, server port %d" % (node, len(about["gpus"]), about["port"]))
+        print(f"node {node}: {len(about['gpus'])} GPUs, server port {about['port']}")
     elif options.command == "start-server":
         nodes.read(node)
         pid = stories.start_server(node, options.config, options.arguments, options.wait, options.timeout)
@@ -155,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
         nodes.check_ours(node)
         left = processes.stop(node)
         if left:
-            print("still there after SIGKILL: %s" % ", ".join(str(p.pid) for p in left), file=sys.stderr)
+            print("still there after SIGKILL: {}".format(", ".join(str(p.pid) for p in left)), file=sys.stderr)
             return 1
         if options.command == "destroy":
             nodes.destroy(node)
@@ -169,7 +171,7 @@ def main() -> int:
     try:
         return run(parser().parse_args())
     except (nodes.NodeError, OSError, ValueError, subprocess.SubprocessError) as error:
-        print("simulate.py: %s" % error, file=sys.stderr)
+        print(f"simulate.py: {error}", file=sys.stderr)
         return 1
 
 

@@ -38,10 +38,10 @@ class Answer(Exception):
         self.stdout, self.code, self.stderr = stdout, code, stderr
 
 
-def read_json(path: str) -> t.Dict[str, t.Any]:
+def read_json(path: str) -> dict[str, t.Any]:
     try:
         with open(path, encoding="utf-8") as handle:
-            return t.cast("t.Dict[str, t.Any]", json.load(handle))
+            return t.cast("dict[str, t.Any]", json.load(handle))
     except FileNotFoundError:
         return {}
 
@@ -53,10 +53,10 @@ def append_line(path: str, record: t.Mapping[str, t.Any]) -> None:
         os.write(fd, (json.dumps(record) + "\n").encode())
         os.close(fd)
     except OSError as error:
-        sys.stderr.write("simulated node: cannot append to %s: %s\n" % (path, error))
+        sys.stderr.write(f"simulated node: cannot append to {path}: {error}\n")
 
 
-def open_nodes(node: str, minors: t.Iterable[int]) -> t.List[int]:
+def open_nodes(node: str, minors: t.Iterable[int]) -> list[int]:
     """Open the nodes as the real tool does (so a scan sees it as a monitor); the minors that can be opened."""
     dev = os.path.join(node, "dev")
     try:
@@ -66,16 +66,16 @@ def open_nodes(node: str, minors: t.Iterable[int]) -> t.List[int]:
     there = []
     for minor in minors:
         try:
-            os.open(os.path.join(dev, "nvidia%d" % minor), os.O_RDWR | os.O_CLOEXEC)
+            os.open(os.path.join(dev, f"nvidia{minor}"), os.O_RDWR | os.O_CLOEXEC)
             there.append(minor)
         except OSError:
             pass
     return there
 
 
-def gpu_rows(node: str, about: t.Mapping[str, t.Any], scenario: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+def gpu_rows(node: str, about: t.Mapping[str, t.Any], scenario: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
     moment = ctx.now()
-    used: t.Dict[int, int] = {}
+    used: dict[int, int] = {}
     for context in ctx.contexts(os.path.join(node, "contexts")):
         used[context.gpu] = used.get(context.gpu, 0) + ctx.still_used(context, scenario, moment)
     floor = ctx.never_clears(scenario)
@@ -102,7 +102,7 @@ def gpu_rows(node: str, about: t.Mapping[str, t.Any], scenario: t.Mapping[str, t
 
 def app_rows(
     node: str, scenario: t.Mapping[str, t.Any], gpus: t.Sequence[t.Mapping[str, t.Any]]
-) -> t.List[t.Dict[str, t.Any]]:
+) -> list[dict[str, t.Any]]:
     by_minor = {gpu["minor"]: gpu for gpu in gpus}
     rows = []
     moment = ctx.now()
@@ -122,14 +122,14 @@ def process_name(pid: int, start_time: int) -> str:
     if stat is None or stat[2] != start_time or stat[0] in "ZX":
         return "[Not Found]"
     try:
-        with open("/proc/%d/cmdline" % pid, "rb") as handle:
+        with open(f"/proc/{pid}/cmdline", "rb") as handle:
             first = handle.read().split(b"\0")[0]
     except OSError:
         return "[Not Found]"
     return first.decode("utf-8", "replace").replace(",", "?") or "[Not Found]"
 
 
-def selected(rows: t.List[t.Dict[str, t.Any]], wanted: t.Optional[str]) -> t.List[t.Dict[str, t.Any]]:
+def selected(rows: list[dict[str, t.Any]], wanted: str | None) -> list[dict[str, t.Any]]:
     if wanted is None:
         return rows
     ids = wanted.split(",")
@@ -145,7 +145,7 @@ def table(rows: t.Sequence[t.Mapping[str, t.Any]], fields: t.Sequence[str], styl
 
     lines = []
     if "noheader" not in style:
-        lines.append(", ".join("%s [%s]" % (field, unit(field)) if unit(field) else field for field in fields))
+        lines.append(", ".join(f"{field} [{unit(field)}]" if unit(field) else field for field in fields))
     for row in rows:
         cells = [str(row[field]) for field in fields]
         if "nounits" not in style:
@@ -154,9 +154,9 @@ def table(rows: t.Sequence[t.Mapping[str, t.Any]], fields: t.Sequence[str], styl
     return "".join(line + "\n" for line in lines)
 
 
-def parse(argv: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def parse(argv: t.Sequence[str]) -> dict[str, t.Any]:
     """What was asked for: kind (gpu, apps, list), fields, style, id."""
-    request: t.Dict[str, t.Any] = {"kind": None, "fields": [], "style": None, "id": None}
+    request: dict[str, t.Any] = {"kind": None, "fields": [], "style": None, "id": None}
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -171,8 +171,8 @@ def parse(argv: t.Sequence[str]) -> t.Dict[str, t.Any]:
         elif word in ("-L", "--list-gpus"):
             request["kind"] = "list"
         else:
-            raise Answer(code=2, stderr="nvidia-smi of the simulated node: %s is not imitated "
-                         "(only --query-gpu, --query-compute-apps, --format=csv, -i and -L are)\n" % word)  # fmt: skip
+            raise Answer(code=2, stderr=f"nvidia-smi of the simulated node: {word} is not imitated "
+                         "(only --query-gpu, --query-compute-apps, --format=csv, -i and -L are)\n")  # fmt: skip
     if request["kind"] is None:
         raise Answer(code=2, stderr="nvidia-smi of the simulated node: the plain table is not imitated\n")
     if request["kind"] != "list" and (request["style"] or [""])[0] != "csv":
@@ -182,8 +182,8 @@ def parse(argv: t.Sequence[str]) -> t.Dict[str, t.Any]:
 
 def answer(node: str, argv: t.Sequence[str]) -> Answer:
     scenario = read_json(os.path.join(node, "scenario.json"))
-    record: t.Dict[str, t.Any] = {"time": time.time(), "tool": "nvidia-smi", "argv": list(argv), "pid": os.getpid()}
-    faults: t.List[t.Dict[str, t.Any]] = []
+    record: dict[str, t.Any] = {"time": time.time(), "tool": "nvidia-smi", "argv": list(argv), "pid": os.getpid()}
+    faults: list[dict[str, t.Any]] = []
     try:
         request = parse(argv)
         if scenario.get("faults"):
@@ -200,13 +200,15 @@ def answer(node: str, argv: t.Sequence[str]) -> Answer:
     known = APP_FIELDS if request["kind"] == "apps" else [f for f in every[0] if f not in ("minor", "gpu_uuid")]
     for field in request["fields"]:
         if field not in known:
-            raise Answer('Field "%s" is not a valid field to query.\n\n' % field, 2)
+            raise Answer(f'Field "{field}" is not a valid field to query.\n\n', 2)
     said = ""
     for fault in faults:
         every, said = scripted.bend(every, fault, said)
     gpus = selected(every, request["id"])
     if request["kind"] == "list":
-        return Answer("".join("GPU %s: %s (UUID: %s)\n" % (g["index"], g["name"], g["uuid"]) for g in gpus), 0, said)
+        return Answer(
+            "".join("GPU {}: {} (UUID: {})\n".format(g["index"], g["name"], g["uuid"]) for g in gpus), 0, said
+        )
     rows = gpus if request["kind"] == "gpu" else app_rows(node, scenario, gpus)
     if request["kind"] == "apps" and any(fault["effect"] == "pid_namespace" for fault in faults):
         rows = []

@@ -25,21 +25,21 @@ class Failed(nodes.NodeError):
     pass
 
 
-def memory(node: str) -> t.List[t.Dict[str, t.Any]]:
+def memory(node: str) -> list[dict[str, t.Any]]:
     """MiB on each GPU, read from the contexts, not from nvidia-smi and its faults."""
     about = nodes.read(node)
     scenario = read_scenario(node)
     used = {gpu["minor"]: contexts.never_clears(scenario).get(gpu["minor"], 0) for gpu in about["gpus"]}
-    held: t.Dict[int, int] = {}
+    held: dict[int, int] = {}
     for context in contexts.contexts(os.path.join(node, "contexts")):
         held[context.gpu] = held.get(context.gpu, 0) + contexts.still_used(context, scenario, contexts.now())
     return [dict(gpu, used_mib=max(used[gpu["minor"]], held.get(gpu["minor"], 0))) for gpu in about["gpus"]]
 
 
-def read_scenario(node: str) -> t.Dict[str, t.Any]:
+def read_scenario(node: str) -> dict[str, t.Any]:
     try:
         with open(os.path.join(node, "scenario.json"), encoding="utf-8") as handle:
-            return t.cast("t.Dict[str, t.Any]", json.load(handle))
+            return t.cast("dict[str, t.Any]", json.load(handle))
     except FileNotFoundError:
         return {}
 
@@ -50,7 +50,7 @@ def check_scenario(scenario: t.Mapping[str, t.Any]) -> None:
     known = {"faults", "server", "never_clears", "release_delay_s", "release_curve", "release_tail"}
     odd = set(scenario) - known
     if odd:
-        raise Failed("unknown in a scenario: %s (known: %s)" % (", ".join(sorted(odd)), ", ".join(sorted(known))))
+        raise Failed("unknown in a scenario: {} (known: {})".format(", ".join(sorted(odd)), ", ".join(sorted(known))))
     for fault in scenario.get("faults", []):
         faults.check(fault)
     sys.path.insert(0, os.path.join(nodes.HERE, "fake_sglang"))
@@ -66,7 +66,7 @@ def wait_for(what: str, test: t.Callable[[], t.Any], timeout: float = 60.0) -> t
         if result:
             return result
         if time.monotonic() > deadline:
-            raise Failed("%s: not reached within %d s" % (what, timeout))
+            raise Failed(f"{what}: not reached within {timeout:.0f} s")
         time.sleep(0.02)
 
 
@@ -88,18 +88,18 @@ def start_holder(node: str, **options: t.Any) -> int:
         answer = pipe.read()
     if not answer:
         process.wait()
-        raise Failed("the holder did not start (exit code %s); see %s" % (process.returncode, log))
+        raise Failed(f"the holder did not start (exit code {process.returncode}); see {log}")
     if "child" in options["shape"]:
         process.wait()
     pid = int(answer)
     if "zombie" in options["shape"]:
-        wait_for("pid %d is a zombie leader" % pid, lambda: (contexts.process_stat(pid) or "?")[0] == "Z")
+        wait_for(f"pid {pid} is a zombie leader", lambda: (contexts.process_stat(pid) or "?")[0] == "Z")
     return pid
 
 
 def start_server(
-    node: str, config: t.Optional[str], arguments: t.Sequence[str], wait: str, timeout: float,
-    settings: t.Optional[t.Mapping[str, t.Any]] = None,
+    node: str, config: str | None, arguments: t.Sequence[str], wait: str, timeout: float,
+    settings: t.Mapping[str, t.Any] | None = None,
 ) -> int:  # fmt: skip
     """A server started by hand, as from tmux: own session, no unit. Returns the launcher's pid."""
     about = nodes.read(node)
@@ -131,10 +131,10 @@ def start_server(
         if lines[wait] in text:
             return True
         if process.poll() is not None:
-            raise Failed("the server ended with %s before it was %s; see %s" % (process.returncode, wait, log))
+            raise Failed(f"the server ended with {process.returncode} before it was {wait}; see {log}")
         return False
 
-    wait_for("server %s" % wait, said, timeout)
+    wait_for(f"server {wait}", said, timeout)
     return process.pid
 
 
@@ -147,7 +147,7 @@ def kill_launcher(pid: int) -> None:
         pass
 
 
-def left_over(node: str, role: str) -> t.Optional[processes.Process]:
+def left_over(node: str, role: str) -> processes.Process | None:
     """The only process of the node that is left (the driver aside), once it is that one."""
     left = [p for p in processes.belonging(node) if p.role != "driver"]
     return left[0] if len(left) == 1 and left[0].role == role else None
@@ -161,10 +161,10 @@ def killed_server(node: str, gpu: int, mib: int, ignore_term: bool, how: str) ->
     pid = start_server(node, None, (), "ready", 60, settings)
     kill_launcher(pid)
     role = "left-over" if how == "leave_worker" else "zombie leader"
-    left = wait_for("only the %s is left" % role, lambda: left_over(node, role))
+    left = wait_for(f"only the {role} is left", lambda: left_over(node, role))
     expected = {gpu: mib}
     wait_for(
-        "GPU %d holds %d MiB and the others nothing" % (gpu, mib),
+        f"GPU {gpu} holds {mib} MiB and the others nothing",
         lambda: all(seen["used_mib"] == expected.get(seen["minor"], 0) for seen in memory(node)),
     )
     return t.cast(processes.Process, left)
@@ -172,33 +172,33 @@ def killed_server(node: str, gpu: int, mib: int, ignore_term: bool, how: str) ->
 
 def stuck_gpu(node: str, gpu: int, mib: int, ignore_term: bool) -> str:
     left = killed_server(node, gpu, mib, ignore_term, "leave_worker")
-    return "GPU %d holds %d MiB through pid %d, a worker that outlived its killed server" % (gpu, mib, left.pid)
+    return f"GPU {gpu} holds {mib} MiB through pid {left.pid}, a worker that outlived its killed server"
 
 
 def zombie_leader(node: str, gpu: int, mib: int, ignore_term: bool) -> str:
     left = killed_server(node, gpu, mib, ignore_term, "leave_zombie")
-    wait_for("pid %d is a zombie leader" % left.pid, lambda: (contexts.process_stat(left.pid) or "?")[0] == "Z")
-    return "GPU %d holds %d MiB through a living thread of pid %d, whose leader is a zombie" % (gpu, mib, left.pid)
+    wait_for(f"pid {left.pid} is a zombie leader", lambda: (contexts.process_stat(left.pid) or "?")[0] == "Z")
+    return f"GPU {gpu} holds {mib} MiB through a living thread of pid {left.pid}, whose leader is a zombie"
 
 
 def serving(node: str, gpu: int, mib: int, ignore_term: bool) -> str:
     pid = start_server(node, None, (), "ready", 60, {"load_s": 0.6, "gpu_mib": mib, "ignore_term": ignore_term})
-    return "a server started by hand serves on port %d, launcher pid %d" % (nodes.read(node)["port"], pid)
+    return f"a server started by hand serves on port {nodes.read(node)['port']}, launcher pid {pid}"
 
 
 def loading(node: str, gpu: int, mib: int, ignore_term: bool) -> str:
     pid = start_server(node, None, (), "loaded", 60, {"load_s": 1.0, "gpu_mib": mib, "hang_at": "bind",
                                                       "ignore_term": ignore_term})  # fmt: skip
-    return "a server started by hand has loaded and never binds its port, launcher pid %d" % pid
+    return f"a server started by hand has loaded and never binds its port, launcher pid {pid}"
 
 
 def never_clears(node: str, gpu: int, mib: int, ignore_term: bool) -> str:
     scenario = dict(read_scenario(node), never_clears={str(gpu): mib})
     nodes.write_atomically(os.path.join(node, "scenario.json"), json.dumps(scenario, indent=2) + "\n")
-    return "GPU %d holds %d MiB through nobody, for ever" % (gpu, mib)
+    return f"GPU {gpu} holds {mib} MiB through nobody, for ever"
 
 
-STORIES: t.Dict[str, t.Callable[[str, int, int, bool], str]] = {
+STORIES: dict[str, t.Callable[[str, int, int, bool], str]] = {
     "stuck_gpu": stuck_gpu,
     "zombie_leader": zombie_leader,
     "serving": serving,
@@ -209,5 +209,5 @@ STORIES: t.Dict[str, t.Callable[[str, int, int, bool], str]] = {
 
 def tell(node: str, story: str, *, gpu: int, mib: int, ignore_term: bool) -> str:
     if gpu >= len(nodes.read(node)["gpus"]):
-        raise Failed("--gpu %d: the node has no such GPU" % gpu)
+        raise Failed(f"--gpu {gpu}: the node has no such GPU")
     return STORIES[story](node, gpu, mib, ignore_term)

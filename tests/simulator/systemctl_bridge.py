@@ -41,11 +41,11 @@ class Request:
 
     def __init__(self, argv: t.Sequence[str]) -> None:
         self.user = self.value = self.no_block = self.quiet = False
-        self.properties: t.List[str] = []
+        self.properties: list[str] = []
         self.signal = "SIGTERM"
         self.whom = "all"
-        self.passed: t.List[str] = []
-        words: t.List[str] = []
+        self.passed: list[str] = []
+        words: list[str] = []
         rest = list(argv)
         while rest:
             word = rest.pop(0)
@@ -90,8 +90,8 @@ class Bridge:
             sys.dont_write_bytecode = True
             self.tool: t.Any = importlib.import_module("systemctl2.systemctl3")
         except ImportError:
-            sys.stderr.write("simulated node: docker-systemctl-replacement is not installed for %s "
-                             "(pip install docker-systemctl-replacement)\n" % sys.executable)  # fmt: skip
+            sys.stderr.write(f"simulated node: docker-systemctl-replacement is not installed for {sys.executable} "
+                             "(pip install docker-systemctl-replacement)\n")  # fmt: skip
             sys.exit(1)
         self.tool.time = _Impatient()
         # The units of the machine that we run on are not this node's.
@@ -116,7 +116,7 @@ class Bridge:
 
     # ---- what runs at the moment
 
-    def job_of(self, unit: str) -> t.Optional[str]:
+    def job_of(self, unit: str) -> str | None:
         try:
             with open(os.path.join(self.jobs, unit), encoding="ascii") as handle:
                 verb, pid, start = handle.read().split()
@@ -129,7 +129,7 @@ class Bridge:
         stat = process_stat(os.getpid())
         for unit in request.units:
             with open(os.path.join(self.jobs, unit), "w", encoding="ascii") as handle:
-                handle.write("%s %d %d" % (request.verb, os.getpid(), stat[2] if stat else 0))
+                handle.write(f"{request.verb} {os.getpid()} {stat[2] if stat else 0}")
             if request.verb != "stop":
                 with open(os.path.join(self.jobs, unit + ".invocation"), "w", encoding="ascii") as handle:
                     handle.write(os.urandom(16).hex())
@@ -158,7 +158,7 @@ class Bridge:
         for unit in request.units:
             if self.properties(unit)["LoadState"] == "not-found":
                 known = "not loaded" if request.verb in ("stop", "reset-failed") else "not found"
-                sys.stderr.write("Failed to %s %s: Unit %s %s.\n" % (request.verb, unit, unit, known))
+                sys.stderr.write(f"Failed to {request.verb} {unit}: Unit {unit} {known}.\n")
                 return 5
         if request.verb == "reset-failed":
             self.run_tool(["reset-failed", *request.units])
@@ -167,7 +167,7 @@ class Bridge:
 
     # ---- queries
 
-    def properties(self, unit: str) -> t.Dict[str, str]:
+    def properties(self, unit: str) -> dict[str, str]:
         lines = self.read_tool("show", "--all", unit).splitlines()
         found = dict(line.partition("=")[::2] for line in lines if "=" in line)
         if found.get("LoadState") == "not-found":
@@ -181,7 +181,10 @@ class Bridge:
         found["Result"] = "exit-code" if found.get("ActiveState") == "failed" else "success"
         found["NRestarts"] = "0"
         found["InvocationID"] = ""
-        with contextlib.suppress(OSError), open(os.path.join(self.jobs, unit + ".invocation"), encoding="ascii") as text:
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(self.jobs, unit + ".invocation"), encoding="ascii") as text,
+        ):
             found["InvocationID"] = text.read()
         return found
 
@@ -191,7 +194,7 @@ class Bridge:
             found = self.properties(unit)
             names = request.properties or [name for name, value in found.items() if value]
             blocks.append("".join(
-                (found[name] if request.value else "%s=%s" % (name, found[name])) + "\n" for name in names if name in found
+                (found[name] if request.value else f"{name}={found[name]}") + "\n" for name in names if name in found
             ))  # fmt: skip
         sys.stdout.write("\n".join(blocks))
         return 0
@@ -210,7 +213,7 @@ class Bridge:
         for unit in request.units:
             main = int(self.properties(unit)["MainPID"])
             if not main:
-                sys.stderr.write("Failed to kill unit %s: No main process to kill\n" % unit)
+                sys.stderr.write(f"Failed to kill unit {unit}: No main process to kill\n")
                 code = 1
                 continue
             for pid in [main] + (descendants(main) if request.whom == "all" else []):
@@ -230,14 +233,14 @@ class _Impatient:
         time.sleep(min(seconds, 0.1))
 
 
-def descendants(pid: int) -> t.List[int]:
-    parents: t.Dict[int, t.List[int]] = {}
+def descendants(pid: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             stat = process_stat(int(entry))
             if stat is not None:
                 parents.setdefault(stat[1], []).append(int(entry))
-    found: t.List[int] = []
+    found: list[int] = []
     todo = [pid]
     while todo:
         children = parents.get(todo.pop(), [])

@@ -53,7 +53,8 @@ def test_memory_is_there_as_long_as_its_holder(node):
 def test_a_monitor_holds_descriptors_and_no_memory(node):
     node.hold(1, 5000, no_map=True)
     held = node.processes()["holder"][0]
-    assert "dev/nvidia1" in held.fds and not held.maps
+    assert "dev/nvidia1" in held.fds
+    assert not held.maps
     assert (node.used(), node.apps()) == ([0] * 8, [])
 
 
@@ -65,7 +66,8 @@ def test_a_context_without_an_allocation_is_4_mib_and_not_listed(node):
 def test_a_mapping_without_a_descriptor_holds_on(node):
     pid = node.hold(2, 700, map_only=True)
     held = node.processes()["holder"][0]
-    assert "dev/nvidia2" in held.maps and not held.fds
+    assert "dev/nvidia2" in held.maps
+    assert not held.fds
     assert node.used()[2] == 700
     os.kill(pid, signal.SIGKILL)
     assert until(lambda: node.used()[2] == 0)
@@ -76,7 +78,8 @@ def test_a_fork_keeps_the_context_of_its_dead_parent(node):
     apps = node.apps()
     assert node.used()[1] == 10859
     assert [row[2] for row in apps] == ["[Not Found]"]
-    assert int(apps[0][1]) != pid and gone(int(apps[0][1])), "the dead parent's pid is named, not the child's"
+    named = int(apps[0][1])
+    assert (named != pid, gone(named)) == (True, True), "the dead parent's pid is named, not the child's"
     held = node.processes()["inheritor"][0]
     assert (held.pid, "dev/nvidia1" in held.fds) == (pid, True)
     assert {n for n in held.maps if n.startswith("dev/")} == {"dev/nvidia1", "dev/nvidiactl"}, "uvm is not inherited"
@@ -87,13 +90,16 @@ def test_a_fork_keeps_the_context_of_its_dead_parent(node):
 def test_an_executed_child_inherits_nothing(node):
     """Device descriptors are close-on-exec, so only forks matter."""
     code = (
-        "import os, subprocess, sys; sys.path.insert(0, %r); import contexts, hold, kernel\n"
-        "fds = hold.open_all(%r); hold.map_gpu(fds, 1); a = contexts.Allocation(%r, 1, 900, {})\n"
+        f"import os, subprocess, sys; sys.path.insert(0, {nodes.HERE!r}); import contexts, hold, kernel\n"
+        f"fds = hold.open_all({node.path!r}); hold.map_gpu(fds, 1)\n"
+        f"a = contexts.Allocation({node.path!r}, 1, 900, {{}})\n"
         "child = subprocess.Popen(['sleep', '60'], close_fds=False, stdout=subprocess.DEVNULL,\n"
         " stderr=subprocess.DEVNULL); print(child.pid)\n"
-    ) % (nodes.HERE, node.path, node.path)
+    )
     environment = dict(os.environ, CLEANSLATE_SIMULATED_NODE=node.path)
-    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
     assert state(int(done.stdout)) in ("S", "R")
     assert until(lambda: node.used()[1] == 0)
 
@@ -101,12 +107,12 @@ def test_an_executed_child_inherits_nothing(node):
 def test_a_zombie_leader_holds_on_through_its_thread(node):
     pid = node.hold(3, 800, shape=["zombie"], name="sglang::scheduler_TP3")
     assert state(pid) == "Z"
-    assert len(os.listdir("/proc/%d/task" % pid)) == 2
+    assert len(os.listdir(f"/proc/{pid}/task")) == 2
     try:
-        assert os.listdir("/proc/%d/fd" % pid) == []
+        assert os.listdir(f"/proc/{pid}/fd") == []
     except PermissionError:  # a corpse's folder, seen by a plain user
         assert os.geteuid() != 0
-    assert pathlib.Path("/proc/%d/comm" % pid).read_text(encoding="ascii") == "sglang::schedul\n"
+    assert pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii") == "sglang::schedul\n"
     held = node.processes()["holder"][0]
     assert (held.pid, "dev/nvidia3" in held.fds) == (pid, True), "through the living thread"
     assert (node.used()[3], node.apps()[0][1:3]) == (800, [str(pid), "[Not Found]"])
@@ -119,7 +125,7 @@ def test_a_dying_holder_is_z_without_files_and_its_memory_is_still_up(node):
     os.kill(pid, signal.SIGKILL)
     assert until(lambda: state(pid) == "Z")
     assert node.used()[1] == 900
-    assert "ShdPnd:\t0000000000000100" in pathlib.Path("/proc/%d/status" % pid).read_text(encoding="ascii")
+    assert "ShdPnd:\t0000000000000100" in pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     assert "holder" not in node.processes()
     assert until(lambda: node.used()[1] == 0)
     assert until(lambda: gone(pid))
@@ -130,8 +136,8 @@ def test_a_holder_that_ignores_term_and_one_with_a_title(node):
     os.kill(pid, signal.SIGTERM)
     time.sleep(0.1)
     assert state(pid) == "S"
-    assert pathlib.Path("/proc/%d/cmdline" % pid).read_bytes().rstrip(b"\0") == b"nvidia-persistenced"
-    assert pathlib.Path("/proc/%d/comm" % pid).read_text(encoding="ascii") == "nvidia-persiste\n"
+    assert pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0") == b"nvidia-persistenced"
+    assert pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii") == "nvidia-persiste\n"
 
 
 def test_a_second_node_of_the_same_device(node, tmp_path):
@@ -155,7 +161,7 @@ def freed(moment, mib, **release):
     return contexts.Context("x.ctx", 1, mib, 1, 1, False, moment, release)
 
 
-@pytest.mark.parametrize("context, scenario, expected", [
+@pytest.mark.parametrize(("context", "scenario", "expected"), [
     (freed(-0.2, 500, delay_s=0.25), {}, 500),
     (freed(-0.3, 500, delay_s=0.25), {}, 0),
     (freed(-0.3, 500, delay_s=0.25), {"release_delay_s": 1}, 500),
@@ -207,7 +213,8 @@ def test_only_what_create_made_is_stopped_or_removed(tmp_path):
     (tmp_path / "mine" / "file").write_text("x", encoding="ascii")
     for words in (["create"], ["stop"], ["destroy"], ["status"]):
         done = command(*words, str(tmp_path / "mine"))
-        assert done.returncode == 1 and "simulat" in done.stderr
+        assert done.returncode == 1
+        assert "simulat" in done.stderr
     assert (tmp_path / "mine" / "file").exists()
     for words in (["stop"], ["destroy"]):
         assert command(*words, str(tmp_path / "nothing-here")).returncode == 0
@@ -280,10 +287,14 @@ def test_the_command_line(tmp_path):
     assert "4 GPUs, server port 23456" in command("create", path, "--gpus", "4", "--port", "23456").stdout
     pid = int(command("hold", path, "--gpu", "1", "--mib", "321", "--as", "python3 train.py").stdout)
     shown = command("status", path).stdout
-    assert "GPU 1     321 MiB" in shown and "pid %d " % pid in shown and "maps nvidia-uvm, nvidia1, nvidiactl" in shown
+    assert "GPU 1     321 MiB" in shown
+    assert f"pid {pid} " in shown
+    assert "maps nvidia-uvm, nvidia1, nvidiactl" in shown
     assert '"used_mib": 321' in command("status", path, "--json").stdout
     done = command("hold", path, "--gpu", "4")
-    assert done.returncode == 1 and "GPUs 0 to 3" in done.stderr
+    assert done.returncode == 1
+    assert "GPUs 0 to 3" in done.stderr
     assert command("script", path, '{"faults": [{"effect": "bogus"}]}').returncode == 1
     assert command("destroy", path).returncode == 0
-    assert gone(pid) and not os.path.exists(path)
+    assert gone(pid)
+    assert not os.path.exists(path)

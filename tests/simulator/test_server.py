@@ -31,7 +31,7 @@ class Server:
         self.node = node
         text = {"model-path": "/models/m", "served-model-name": "m", "tp-size": 8, "port": node.port, **(config or {})}
         self.config = pathlib.Path(node.path, "server.yaml")
-        self.config.write_text("".join("%s: %s\n" % (k, json.dumps(v)) for k, v in text.items()), encoding="utf-8")
+        self.config.write_text("".join(f"{k}: {json.dumps(v)}\n" for k, v in text.items()), encoding="utf-8")
         self.log = pathlib.Path(node.path, "server.log")
         environment = dict(os.environ, SIM_SERVER=json.dumps({**QUICK, **settings}))
         with self.log.open("ab") as output:
@@ -51,7 +51,7 @@ class Server:
         return self
 
     def get(self, path, key=None, body=None, timeout=20):
-        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.node.port, path))
+        request = urllib.request.Request(f"http://127.0.0.1:{self.node.port}{path}")
         request.data = None if body is None else json.dumps(body).encode()
         if key:
             request.add_header("Authorization", "Bearer " + key)
@@ -78,22 +78,23 @@ def ranks(node):
 def test_tree_titles_nodes_and_memory(node):
     server = Server(node).ready()
     found = node.processes()
-    assert ranks(node) == ["scheduler_TP%d" % rank for rank in range(8)]
+    assert ranks(node) == [f"scheduler_TP{rank}" for rank in range(8)]
     launcher = found["launcher"][0]
     assert launcher.pid == server.process.pid
-    assert " -m sglang.launch_server --config " in launcher.cmdline and not launcher.held()
+    assert " -m sglang.launch_server --config " in launcher.cmdline
+    assert not launcher.held()
     for rank in range(8):
-        one = found["scheduler_TP%d" % rank][0]
-        assert (one.parent, one.cmdline, one.comm) == (launcher.pid, "sglang::scheduler_TP%d" % rank, "sglang::schedul")
-        assert {"dev/nvidia%d" % gpu for gpu in range(8)} <= one.fds
-        assert {n for n in one.maps if n.startswith("dev/")} == {"dev/nvidia%d" % rank, "dev/nvidiactl", "dev/nvidia-uvm"}
+        one = found[f"scheduler_TP{rank}"][0]
+        assert (one.parent, one.cmdline, one.comm) == (launcher.pid, f"sglang::scheduler_TP{rank}", "sglang::schedul")
+        assert {f"dev/nvidia{gpu}" for gpu in range(8)} <= one.fds
+        assert {n for n in one.maps if n.startswith("dev/")} == {f"dev/nvidia{rank}", "dev/nvidiactl", "dev/nvidia-uvm"}
     detokenizer = found["detokenizer"][0]
     assert (detokenizer.cmdline, detokenizer.comm) == ("sglang::detokenizer", "sglang::detoken")
     assert len(found["compile worker"]) == 2
     assert {one.comm for one in found["compile worker"]} == {"python3"}
     assert all("dev/nvidia7" in one.fds for one in found["compile worker"]), "they inherit every descriptor"
     assert node.used() == [6000] * 8
-    assert [row[2] for row in node.apps()] == ["sglang::scheduler_TP%d" % rank for rank in range(8)]
+    assert [row[2] for row in node.apps()] == [f"sglang::scheduler_TP{rank}" for rank in range(8)]
 
 
 def test_the_log_has_the_real_lines_in_the_real_order(node):
@@ -103,12 +104,14 @@ def test_the_log_has_the_real_lines_in_the_real_order(node):
         "server_args=ServerArgs(", "Init parallel begin.", "Load weight begin.", "Multi-thread loading shards:   0%",
         " 58% Completed | 37/64 [", "100% Completed | 64/64 [", "Load weight end.", "KV Cache is allocated.",
         "Memory pool end.", "Capture target decode CUDA graph begin.", "CUDA graph end.", "max_total_num_tokens=",
-        "Started server process [%d]" % server.process.pid, "Application startup complete.",
-        "Uvicorn running on http://127.0.0.1:%d" % node.port, "The server is fired up and ready to roll!")]  # fmt: skip
-    assert -1 not in places and places == sorted(places)
-    assert "api_key='%s'" % KEY in text, "the real one prints its key too"
+        f"Started server process [{server.process.pid}]", "Application startup complete.",
+        f"Uvicorn running on http://127.0.0.1:{node.port}", "The server is fired up and ready to roll!")]  # fmt: skip
+    assert -1 not in places
+    assert places == sorted(places)
+    assert f"api_key='{KEY}'" in text, "the real one prints its key too"
     bar = text[text.index("\rMulti-thread") : text.index("Load weight end")]
-    assert bar.count("\r") == 65 and bar.count("\n") == 1
+    assert bar.count("\r") == 65
+    assert bar.count("\n") == 1
     assert re.search(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d TP0\] Load weight begin", text, re.M)
 
 
@@ -121,7 +124,8 @@ def test_health_refused_then_503_then_200(node):
     assert server.get("/health")[0] == 503
     server.ready()
     assert server.get("/health")[0] == 200
-    assert all(value <= 6000 for value in middle[0]) and node.used() == [6000] * 8
+    assert all(value <= 6000 for value in middle[0])
+    assert node.used() == [6000] * 8
 
 
 def test_endpoints_and_keys(node):
@@ -148,14 +152,15 @@ def test_without_metrics_and_in_an_older_version(node):
 # ---- ends
 
 
-@pytest.mark.parametrize("version, code", [("0.5.23", 0), ("0.5.15", -signal.SIGKILL), ("0.5.12", -signal.SIGKILL)])
+@pytest.mark.parametrize(("version", "code"), [("0.5.23", 0), ("0.5.15", -signal.SIGKILL), ("0.5.12", -signal.SIGKILL)])
 def test_sigterm_drains_and_ends_as_the_version_does(node, version, code):
     server = Server(node, version=version, requests_running=3, requests_finish_s=0.3).ready()
     server.process.terminate()
     assert server.says("Remaining number of requests 3.")
     assert server.end() == code
     assert server.says("Remaining number of requests 0.")
-    assert until(lambda: node.used() == [0] * 8) and ranks(node) == []
+    assert until(lambda: node.used() == [0] * 8)
+    assert ranks(node) == []
 
 
 def test_the_drain_has_no_end_while_requests_run(node):
@@ -178,10 +183,11 @@ def test_sigterm_ignored(node):
     server = Server(node, ignore_term=True).ready()
     server.process.terminate()
     time.sleep(0.3)
-    assert server.process.poll() is None and server.get("/health")[0] == 200
+    assert server.process.poll() is None
+    assert server.get("/health")[0] == 200
 
 
-@pytest.mark.parametrize("settings, code, words", [
+@pytest.mark.parametrize(("settings", "code", "words"), [
     ({"die_at": {"stage": "init", "exit_code": 1}}, 1, "Scheduler hit an exception"),
     ({"die_at": {"stage": "graph", "signal": 9}}, -9, "Memory pool end"),
     ({"die_at": {"stage": "arguments", "exit_code": 2}}, 2, "server_args"),
@@ -194,7 +200,8 @@ def test_deaths(node, settings, code, words):
     server = Server(node, **settings)
     assert server.end() == code, server.text()
     assert words in server.text()
-    assert until(lambda: node.used() == [0] * 8) and ranks(node) == []
+    assert until(lambda: node.used() == [0] * 8)
+    assert ranks(node) == []
 
 
 def test_a_taken_port_is_noticed_after_the_load_only(node):
@@ -204,10 +211,11 @@ def test_a_taken_port_is_noticed_after_the_load_only(node):
         taken.listen()
         server = Server(node)
         assert server.end() == 3
-    assert "Memory pool end" in server.text() and "error while attempting to bind on address" in server.text()
+    assert "Memory pool end" in server.text()
+    assert "error while attempting to bind on address" in server.text()
 
 
-@pytest.mark.parametrize("config, argv, code, words", [
+@pytest.mark.parametrize(("config", "argv", "code", "words"), [
     ({"tp_size": 8}, [], 2, "unrecognized arguments: --tp_size 8"),
     ({"nonsense": 1}, [], 2, "unrecognized arguments: --nonsense 1"),
     ({}, ["--bogus"], 2, "launch_server.py: error: unrecognized arguments: --bogus"),
@@ -229,7 +237,7 @@ def test_argv_goes_before_the_file_before_the_default(node):
 # ---- servers that hang, lie or leave something behind
 
 
-@pytest.mark.parametrize("stage, last", [
+@pytest.mark.parametrize(("stage", "last"), [
     ("init", "server_args"), ("weights", "Memory baseline taken"), ("graph", "Memory pool end"),
     ("bind", "64/64"), ("warmup", "Uvicorn running"),
 ])  # fmt: skip
@@ -237,7 +245,8 @@ def test_hangs(node, stage, last):
     server = Server(node, hang_at=stage)
     assert server.says(last)
     time.sleep(0.8)
-    assert server.process.poll() is None and "fired up" not in server.text()
+    assert server.process.poll() is None
+    assert "fired up" not in server.text()
     assert server.get("/health")[0] == (503 if stage == "warmup" else 0)
 
 
@@ -263,7 +272,8 @@ def test_schedulers_stopped_from_outside_and_continued(node):
 def test_200_while_a_worker_is_dead(node):
     server = Server(node, healthy_without_worker=True, worker_dies_after_s=0.05).ready()
     assert until(lambda: len(ranks(node)) == 7)
-    assert server.get("/health")[0] == 200 and server.process.poll() is None
+    assert server.get("/health")[0] == 200
+    assert server.process.poll() is None
 
 
 def test_a_wrong_model_and_requests_running(node):
@@ -281,7 +291,7 @@ def test_a_killed_launcher_takes_its_ranks_along_by_their_death_signal(node):
     assert until(lambda: node.used() == [0] * 8)
 
 
-@pytest.mark.parametrize("story, mapped", [
+@pytest.mark.parametrize(("story", "mapped"), [
     ("stuck_gpu", {"dev/nvidia1", "dev/nvidiactl"}),
     ("zombie_leader", {"dev/nvidia1", "dev/nvidiactl", "dev/nvidia-uvm"}),
 ])  # fmt: skip

@@ -11,10 +11,9 @@ import signal
 import subprocess
 import time
 
+import faults
 import pytest
 from driving import CSV, STD, until
-
-import faults
 
 RECORDINGS = pathlib.Path(faults.recordings_folder())
 INDEX = json.loads((RECORDINGS / "index.json").read_text(encoding="utf-8"))
@@ -61,7 +60,7 @@ def test_a_hidden_node_gives_the_recorded_answers(h200):
     assert [row[:2] for row in rows] == [["7", str(index)] for index in range(7)]
     assert [row[2] for row in rows] == [gpu["uuid"] for gpu in h200.about["gpus"] if gpu["minor"] != 3]
     for minor in (0, 1, 2, 4, 5, 6, 7):
-        os.unlink(h200.path + "/dev/nvidia%d" % minor)
+        os.unlink(h200.path + f"/dev/nvidia{minor}")
     done = h200.smi("--query-gpu=uuid", CSV)
     assert (done.stdout, done.returncode) == (recorded("no-devices.txt"), entry_of("no-devices.txt")["exit_code"])
     os.unlink(h200.path + "/dev/nvidiactl")
@@ -74,7 +73,11 @@ def test_a_hidden_node_gives_the_recorded_answers(h200):
 def test_every_recording_is_replayed_exactly(shared_node, entry):
     query = entry["query"]
     fields = ",".join(INDEX["queries"][query].get("fields", []))
-    argv = ["-L"] if query == "list" else ["--query-%s=%s" % ("compute-apps" if query == "apps" else "gpu", fields), CSV]
+    argv = (
+        ["-L"]
+        if query == "list"
+        else ["--query-{}={}".format("compute-apps" if query == "apps" else "gpu", fields), CSV]
+    )
     shared_node.script(faults=[{"effect": "replay", "file": entry["file"]}])
     done = shared_node.smi(*argv)
     assert (done.stdout, done.stderr.decode(), done.returncode) == (
@@ -89,7 +92,7 @@ def test_a_replay_is_projected_and_refuses_fields_that_it_lacks(shared_node):
     assert (done.returncode, done.stdout) == (2, b'Field "gpu_recovery_action" is not a valid field to query.\n\n')
 
 
-@pytest.mark.parametrize("fault, rows", [
+@pytest.mark.parametrize(("fault", "rows"), [
     ({"effect": "hang"}, 0),
     ({"effect": "hang", "rows": 3}, 3),
     ({"effect": "replay", "file": "hang-partial.csv"}, None),
@@ -98,7 +101,9 @@ def test_a_hang_ignores_term_and_shows_what_had_come_out(node, fault, rows):
     node.script(faults=[dict(fault, to_call=1)])
     argv = [node.path + "/bin/nvidia-smi", "--query-gpu=" + STD, CSV]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        assert until(lambda: "hanging nvidia-smi" in node.processes())
+        (hanging,) = until(lambda: node.processes().get("hanging nvidia-smi"))
+        assert fault["effect"] == "replay" or "dev/nvidia7" in hanging.fds, "as a monitor"
+        assert (hanging.comm, hanging.maps) == ("nvidia-smi", frozenset())
         process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
         assert process.poll() is None
@@ -112,7 +117,7 @@ def test_a_hang_ignores_term_and_shows_what_had_come_out(node, fault, rows):
 ROWS = 8
 
 
-@pytest.mark.parametrize("fault, fields, at_1, at_2", [
+@pytest.mark.parametrize(("fault", "fields", "at_1", "at_2"), [
     ({"effect": "lost_fields", "gpus": [1]}, "memory.used,utilization.gpu,compute_mode", ["[GPU is lost]"] * 3,
      ["0", "0", "Default"]),
     ({"effect": "not_available", "gpus": [1]}, "memory.used,memory.free,utilization.gpu", ["[N/A]"] * 3, None),
@@ -160,8 +165,13 @@ def test_when_a_fault_applies(shared_node):
         {"effect": "used", "gpus": [2], "mib": 99, "after_s": 3600},
     ])  # fmt: skip
     assert shared_node.apps() == []  # counted for itself
-    seen = [[row[0] for row in rows[:3]] + [rows[0][1]] for rows in (shared_node.query("memory.used,fabric.state"),) * 1]
-    seen += [[r[0] for r in rows[:3]] + [rows[0][1]] for rows in (shared_node.query("memory.used,fabric.state") for _ in "123")]
+    seen = [
+        [row[0] for row in rows[:3]] + [rows[0][1]] for rows in (shared_node.query("memory.used,fabric.state"),) * 1
+    ]
+    seen += [
+        [r[0] for r in rows[:3]] + [rows[0][1]]
+        for rows in (shared_node.query("memory.used,fabric.state") for _ in "123")
+    ]
     assert seen == [
         ["0", "0", "0", "In Progress"], ["11", "0", "0", "Completed"], ["11", "0", "0", "Completed"],
         ["0", "0", "0", "Completed"],
@@ -171,8 +181,12 @@ def test_when_a_fault_applies(shared_node):
 
 
 def test_slow_and_exit(shared_node):
-    shared_node.script(faults=[{"effect": "slow", "seconds": 0.4, "to_call": 1},
-                        {"effect": "exit", "code": 18, "stdout": "Failed\n", "stderr": "why\n", "from_call": 2}])
+    shared_node.script(
+        faults=[
+            {"effect": "slow", "seconds": 0.4, "to_call": 1},
+            {"effect": "exit", "code": 18, "stdout": "Failed\n", "stderr": "why\n", "from_call": 2},
+        ]
+    )
     begin = time.monotonic()
     assert len(shared_node.used()) == 8
     assert time.monotonic() - begin >= 0.4
@@ -206,7 +220,7 @@ def test_what_is_asked_for(shared_node):
     shared_node.script()
     uuid = shared_node.about["gpus"][4]["uuid"]
     listing = shared_node.smi("-L").stdout.decode().splitlines()
-    assert listing[4] == "GPU 4: %s (UUID: %s)" % (shared_node.about["name"], uuid)
+    assert listing[4] == "GPU 4: {} (UUID: {})".format(shared_node.about["name"], uuid)
     assert shared_node.smi("-i", "4", "--query-gpu=uuid", CSV).stdout.decode() == uuid + "\n"
     assert shared_node.smi("--id=" + uuid, "--query-gpu=index", CSV).stdout == b"4\n"
     done = shared_node.smi("-i", "9", "--query-gpu=uuid", CSV)
@@ -217,7 +231,8 @@ def test_what_is_asked_for(shared_node):
     assert with_header.splitlines()[:2] == ["index, memory.total [MiB], utilization.gpu [%]", "0, 97887 MiB, 0 %"]
     for argv in ([], ["-q", "-x"], ["-r"], ["-pm", "1"]):
         done = shared_node.smi(*argv)
-        assert done.returncode == 2 and b"not imitated" in done.stderr
+        assert done.returncode == 2
+        assert b"not imitated" in done.stderr
 
 
 def test_calls_are_logged_whole_and_numbered_once_however_many_run(node):

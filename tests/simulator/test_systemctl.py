@@ -23,7 +23,7 @@ Description=SGLang
 Type=exec
 ExecStartPre=%(pre)s
 ExecStart=%(node)s/bin/python -m sglang.launch_server --model-path /m --tp-size 2 --port %(port)d
-Environment="SIM_SERVER={\\"load_s\\": 0.3, \\"time_scale\\": 0.05, \\"requests_running\\": %(requests)d, \\"requests_finish_s\\": 1}"
+Environment=SIM_LOAD_S=0.3 SIM_TIME_SCALE=0.05 SIM_REQUESTS_RUNNING=%(requests)d SIM_REQUESTS_FINISH_S=1
 KillMode=mixed
 TimeoutStopSec=20
 StandardOutput=append:%(node)s/unit.log
@@ -37,7 +37,9 @@ class Unit:
     def __init__(self, node, requests=0, pre="/bin/true"):
         self.node = node
         path = pathlib.Path(node.path, "home/.config/systemd/user/sglang.service")
-        path.write_text(UNIT % {"node": node.path, "port": node.port, "requests": requests, "pre": pre}, encoding="utf-8")
+        path.write_text(
+            UNIT % {"node": node.path, "port": node.port, "requests": requests, "pre": pre}, encoding="utf-8"
+        )
 
     def ctl(self, *argv):
         return subprocess.run([self.node.path + "/bin/systemctl", *argv], capture_output=True, text=True, timeout=60,
@@ -64,15 +66,18 @@ def test_the_life_of_a_unit(node):
         "ActiveState=inactive\nSubState=dead\nResult=success\nMainPID=0\nNRestarts=0\nLoadState=loaded\n"
     )
     unit.do("start", "sglang")
-    assert unit.state() == ["active", "running"] and unit.do("is-active", "sglang.service") == "active\n"
+    assert unit.state() == ["active", "running"]
+    assert unit.do("is-active", "sglang.service") == "active\n"
     first = unit.do("show", "sglang", "-p", "MainPID", "-p", "InvocationID", "--value").split()
     assert until(lambda: "fired up" in unit.log())
     assert int(first[0]) == node.processes()["launcher"][0].pid
     unit.do("restart", "sglang")
     second = unit.do("show", "--property=MainPID,InvocationID", "--value", "sglang").split()
-    assert len(second) == 2 and not set(first) & set(second)
+    assert len(second) == 2
+    assert not set(first) & set(second)
     unit.do("stop", "sglang")
-    assert unit.state() == ["inactive", "dead"] and unit.ctl("--user", "is-active", "sglang").returncode == 3
+    assert unit.state() == ["inactive", "dead"]
+    assert unit.ctl("--user", "is-active", "sglang").returncode == 3
     assert until(lambda: node.processes().get("launcher") is None)
     unit.do("stop", "sglang")
     assert [call["argv"][1] for call in node.calls("systemctl")][:3] == ["daemon-reload", "show", "start"]
@@ -101,7 +106,8 @@ def test_a_start_without_waiting_shows_activating_while_its_guard_runs(node):
 def test_a_guard_that_refuses(node):
     unit = Unit(node, pre="/bin/false")
     assert unit.ctl("--user", "start", "sglang").returncode == 1
-    assert unit.state()[0] == "failed" and "launcher" not in node.processes()
+    assert unit.state()[0] == "failed"
+    assert "launcher" not in node.processes()
 
 
 @needs_stand_in
@@ -109,9 +115,9 @@ def test_death_kill_and_reset_failed(node):
     unit = Unit(node)
     unit.do("start", "sglang")
     assert until(lambda: "fired up" in unit.log())
-    ranks = [node.processes()["scheduler_TP%d" % rank][0].pid for rank in (0, 1)]
+    ranks = [node.processes()[f"scheduler_TP{rank}"][0].pid for rank in (0, 1)]
     unit.do("kill", "--signal=STOP", "--kill-whom=all", "sglang")
-    assert all(until(lambda p=pid: pathlib.Path("/proc/%d/stat" % p).read_text().split()[2] == "T") for pid in ranks)
+    assert all(until(lambda p=pid: pathlib.Path(f"/proc/{p}/stat").read_text().split()[2] == "T") for pid in ranks)
     unit.do("kill", "-s", "SIGKILL", "--kill-whom=main", "sglang")
     assert until(lambda: unit.state()[0] == "failed")
     assert unit.do("show", "sglang", "-p", "MainPID,Result") == "MainPID=0\nResult=exit-code\n"
@@ -130,9 +136,11 @@ def test_units_and_managers_that_are_not_there(node):
     assert "ssh" not in unit.do("list-unit-files"), "the units of this machine are not the node's"
     for verb in ("start", "stop", "reset-failed"):
         done = unit.ctl("--user", verb, "nosuch")
-        assert done.returncode == 5 and "nosuch.service" in done.stderr
+        assert done.returncode == 5
+        assert "nosuch.service" in done.stderr
     done = unit.ctl("show", "sglang")
-    assert done.returncode == 1 and "add --user" in done.stderr
+    assert done.returncode == 1
+    assert "add --user" in done.stderr
 
 
 @needs_stand_in
@@ -141,7 +149,7 @@ def test_stop_of_the_node_ends_its_units(node):
     unit.do("start", "sglang")
     main = int(unit.do("show", "sglang", "-p", "MainPID", "--value"))
     node.stop()
-    assert not os.path.exists("/proc/%d" % main) or "State:\tZ" in pathlib.Path("/proc/%d/status" % main).read_text()
+    assert not os.path.exists(f"/proc/{main}") or "State:\tZ" in pathlib.Path(f"/proc/{main}/status").read_text()
     assert unit.state()[0] == "failed"
 
 
@@ -154,8 +162,9 @@ def test_a_service_sees_the_managers_environment_only(node):
     finally:
         del os.environ["CALLERS_OWN"]
     main = int(unit.do("show", "sglang", "-p", "MainPID", "--value"))
-    environment = pathlib.Path("/proc/%d/environ" % main).read_bytes().decode().split("\0")
-    assert "HOME=%s/home" % node.path in environment and "CALLERS_OWN=x" not in environment
+    environment = pathlib.Path(f"/proc/{main}/environ").read_bytes().decode().split("\0")
+    assert f"HOME={node.path}/home" in environment
+    assert "CALLERS_OWN=x" not in environment
     os.kill(main, signal.SIGKILL)
 
 
@@ -163,4 +172,5 @@ def test_without_the_package_the_message_says_what_to_install(node):
     launcher = pathlib.Path(node.path, "bin/systemctl")
     launcher.write_text(launcher.read_text(encoding="utf-8").replace(" -I -B ", " -I -S -B "), encoding="utf-8")
     done = subprocess.run([str(launcher), "--user", "show", "x"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "pip install docker-systemctl-replacement" in done.stderr
+    assert done.returncode == 1
+    assert "pip install docker-systemctl-replacement" in done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "shared"))
 
-from seen import Node  # noqa: E402
+from seen import Node
 
 
 @pytest.fixture(scope="module")

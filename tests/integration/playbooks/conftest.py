@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from simulated_nodes import Node, Playbooks, simulate  # noqa: E402
+from simulated_nodes import Node, Playbooks, simulate
 
 MakeNode = t.Callable[..., Node]
 

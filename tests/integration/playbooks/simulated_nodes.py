@@ -27,7 +27,7 @@ GROUP_VARIABLES = ROOT / "inventory" / "demo" / "group_vars" / "sglang_nodes.yml
 PATIENCE = 300.0  # seconds for one ansible-playbook on a loaded machine; none needs a tenth of it
 QUICK = {"load_s": 0.8, "release_delay_s": 0.2, "release_tail": [0, 0], "shards": 8, "compile_workers": 1}
 # What each verb of systemctl that changes nothing is called.
-ASKING = ("show", "is-active", "is-enabled", "is-failed", "is-system-running", "list-units", "list-unit-files", "status", "cat")
+ASKING = ("show", "is-active", "is-enabled", "is-failed", "is-system-running", "list-units", "list-unit-files")
 # Written by every look: what was asked, not what is.
 LOOKED_AT = re.compile(r"(calls\.jsonl|counters/.*|pycache/.*|sglang\.log|run/.*\.lock)")
 
@@ -42,7 +42,7 @@ class Call:
     def verb(self) -> str:
         """systemctl's verb; for nvidia-smi, what is queried."""
         if self.tool == "nvidia-smi":
-            return next((word.split("=")[0].lstrip("-") for word in self.argv if word.startswith(("--query", "-L"))), "?")
+            return next((word.split("=")[0][2:] for word in self.argv if word.startswith("--query")), "?")
         words = [word for word in self.argv if not word.startswith("-")]
         return words[0] if words else "?"
 
@@ -206,7 +206,8 @@ class Playbooks:
             for node in nodes
         }
         # Written as JSON, which is YAML too.
-        (place / "hosts.yml").write_text(json.dumps({"all": {"children": {"sglang_nodes": {}, group: {"hosts": hosts}}}}))
+        groups = {"sglang_nodes": {}, group: {"hosts": hosts}}
+        (place / "hosts.yml").write_text(json.dumps({"all": {"children": groups}}))
         return place
 
     def __call__(
@@ -243,8 +244,8 @@ class Playbooks:
         before = {node.name: len(node.calls()) for node in nodes}
         began = time.monotonic()
         done = subprocess.run(
-            command, cwd=self.folder, env=own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=PATIENCE, check=False,
+            command, cwd=self.folder, env=own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
         calls = {node.name: node.calls(before[node.name]) for node in nodes}
         return Run(done.returncode, done.stdout, time.monotonic() - began, calls)

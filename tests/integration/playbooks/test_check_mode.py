@@ -13,7 +13,8 @@ OLD_KEY, NEW_KEY = "old-key-aaaaaaaaaaaaaaaa", "new-key-bbbbbbbbbbbbbbbb"
 
 def profiles(node, key: str) -> dict[str, object]:
     args = {"model-path": "/models/checked", "served-model-name": "checked", "tp-size": 8, "port": node.port}
-    return {"sglang_server_profile": "checked", "sglang_server_profiles": [{"name": "checked", "api_key": key, "args": args}]}
+    profile = {"name": "checked", "api_key": key, "args": args}
+    return {"sglang_server_profile": "checked", "sglang_server_profiles": [profile]}
 
 
 def test_on_a_stuck_node_with_files_of_an_older_run(make_node, play) -> None:

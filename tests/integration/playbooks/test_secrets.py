@@ -6,24 +6,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import threading
-import time
+import typing as t
 
 KEY = "demo-key-0123456789abcdef"  # of inventory/demo
 
 
-class ArgvWatch(threading.Thread):
-    """Looks into every command line of the machine while a playbook runs."""
+class ArgvWatch:
+    """Looks into every command line of the machine, again and again."""
 
     def __init__(self) -> None:
-        super().__init__(daemon=True)
         self.seen: list[str] = []
         self.looks = 0
         self.over = threading.Event()
 
-    def run(self) -> None:
-        while not self.over.wait(0.05):
+    def look_on(self) -> None:
+        while not self.over.wait(0.1):
             self.looks += 1
             for place in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
                 try:
@@ -33,18 +33,22 @@ class ArgvWatch(threading.Thread):
                 if KEY.encode() in text:
                     self.seen.append(text.replace(b"\0", b" ").decode(errors="replace"))
 
-    def __enter__(self) -> ArgvWatch:
-        self.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self.join()
+@contextlib.contextmanager
+def watch_command_lines() -> t.Iterator[ArgvWatch]:
+    watch = ArgvWatch()
+    thread = threading.Thread(target=watch.look_on)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        watch.over.set()
+        thread.join()
 
 
 def test_the_key_is_found_nowhere_but_in_the_configuration(make_node, play) -> None:
     node = make_node({"die_at": {"stage": "kv_cache", "exit_code": 1}})
-    with ArgvWatch() as watch:
+    with watch_command_lines() as watch:
         # The server dies: its log, which holds the key as the real one's does, is quoted in the failure.
         failed = play("relaunch", node, "-vvv", "--diff")
         node.script()
@@ -68,4 +72,4 @@ def test_the_key_is_found_nowhere_but_in_the_configuration(make_node, play) -> N
         if path.is_file() and KEY.encode() in path.read_bytes()
     ]
     assert sorted(with_key) == ["etc/sglang.yaml", "sglang.log"]
-    assert time.time() - node.unit.stat().st_mtime < 600
+    assert node.unit.exists()

@@ -4,7 +4,7 @@
 
 """Holders of real character devices, in real cgroups. Needs root, mknod and a hierarchy of systemd's to make groups in.
 
-The nodes are unused virtual consoles (4:20 and up): they open, and nobody else has them. Never take the numbers of a
+The nodes are unused virtual consoles (4:20 to 4:63): they open, and nobody else has them. Never take the numbers of a
 device that others hold, because holders are matched by number. Consoles cannot be mapped, so who computes is what a
 made-up list of compute processes says.
 """
@@ -34,6 +34,7 @@ UUID = "GPU-061bfd71-05da-2c88-8018-a460eaf5d6e7"
 HEX = "0123456789abcdef" * 4
 HIERARCHIES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 TAG = f"cleanslate-test-{os.getpid()}"
+VMID = str(900_000_000 + os.getpid())  # no container of this machine
 HOLD = """
 import os, sys, time
 os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -80,6 +81,17 @@ _REASON = why_not()
 pytestmark = pytest.mark.skipif(bool(_REASON), reason=_REASON or "can run here")
 
 
+def free_minors(count: int) -> list[int]:
+    """Consoles that nobody has open, so that two runs at the same time do not see each other's holders."""
+    held = set()
+    for path in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            held.add(path.stat().st_rdev)
+    free = [minor for minor in range(20, 64) if os.makedev(4, minor) not in held]
+    start = os.getpid() % max(len(free) - count, 1)
+    return free[start : start + count]
+
+
 class Machine:
     """Nodes, groups and holders of one test; everything is taken away again."""
 
@@ -88,7 +100,8 @@ class Machine:
         self.processes: list[subprocess.Popen[str]] = []
         self.groups: list[pathlib.Path] = []
         self.active: dict[str, bool | None] = {}
-        for name, minor in (("nvidia0", 20), ("nvidia1", 21), ("nvidiactl", 30)):
+        self.gpu, self.second_gpu, self.control, self.other = free_minors(4)
+        for name, minor in (("nvidia0", self.gpu), ("nvidia1", self.second_gpu), ("nvidiactl", self.control)):
             self.mknod(f"dev/{name}", minor)
 
     def mknod(self, name: str, minor: int) -> pathlib.Path:
@@ -161,8 +174,8 @@ OWN = Scope("own", units=("sglang-test.service",))
 
 
 def test_a_second_node_of_the_same_number(machine: Machine) -> None:
-    machine.mknod("elsewhere/nvidia7", 20)
-    machine.mknod("elsewhere/other", 40)
+    machine.mknod("elsewhere/nvidia7", machine.gpu)
+    machine.mknod("elsewhere/other", machine.other)
     pid = machine.hold("elsewhere/nvidia7")
     machine.hold("elsewhere/other")
     found = machine.look(OWN, [pid])
@@ -174,7 +187,7 @@ def test_a_second_node_of_the_same_number(machine: Machine) -> None:
 
 @pytest.mark.skipif(shutil.which("fuser") is None, reason="fuser is not installed")
 def test_fuser_does_not_see_that_one(machine: Machine) -> None:
-    machine.mknod("elsewhere/nvidia7", 20)
+    machine.mknod("elsewhere/nvidia7", machine.gpu)
     pid = machine.hold("elsewhere/nvidia7")
     seen = subprocess.run(["fuser", str(machine.folder / "dev/nvidia0")], capture_output=True, text=True, check=False)
     assert str(pid) not in seen.stdout.split()
@@ -198,12 +211,12 @@ def test_everybody_in_their_groups(machine: Machine) -> None:
         "ended": "system.slice/ended-test.service",
         "user": f"user.slice/user-4242.slice/user@4242.service/app.slice/{TAG}.service",
         "session": f"user.slice/user-4242.slice/session-{os.getpid()}.scope",
-        "lxc": "lxc/101/ns/system.slice/x.service",
+        "lxc": f"lxc/{VMID}/ns/system.slice/x.service",
         "payload": f"lxc.payload.{TAG}/system.slice/sglang-test.service",
-        "monitor": "lxc.monitor/101",
+        "monitor": f"lxc.monitor/{VMID}",
         "docker": f"system.slice/docker-{HEX}.scope",
-        "nested": f"lxc/101/ns/docker/{HEX}",
-        "attached": "lxc/101/ns/.lxc",
+        "nested": f"lxc/{VMID}/ns/docker/{HEX}",
+        "attached": f"lxc/{VMID}/ns/.lxc",
         "unknown": f"{TAG}-strange/x",
     }
     pids = {name: machine.hold(group=group) for name, group in groups.items()}
@@ -220,14 +233,14 @@ def test_everybody_in_their_groups(machine: Machine) -> None:
     own = {"unit": "target", "ended": "target", "session": "target", "bare": "target"}
     assert found(OWN) == foreign | own
     assert found(Scope("unit", units=("sglang-test.service",))) == foreign | {"unit": "target"}
-    assert found(Scope("lxc", lxc=("101",))) == foreign | dict.fromkeys(("lxc", "nested", "attached"), "target")
+    assert found(Scope("lxc", lxc=(VMID,))) == foreign | dict.fromkeys(("lxc", "nested", "attached"), "target")
     assert found(Scope("own", containers=(HEX[:12],))) == foreign | own | {"unit": "foreign", "docker": "target"}
     assert found(Scope("all")) == dict.fromkeys(pids, "target") | {"monitor": "never"}
     # none of them computes: only what belongs to the unit is more than a monitor
     assert found(OWN, []) == dict.fromkeys(pids, "monitor") | {"monitor": "never", "unit": "target"}
 
     seen = machine.look(OWN)
-    assert seen[pids["lxc"]].container == Container("lxc", "101")
+    assert seen[pids["lxc"]].container == Container("lxc", VMID)
     assert seen[pids["lxc"]].unit == "x.service"
     assert seen[pids["attached"]].unit is None
     assert seen[pids["payload"]].container == Container("lxc", TAG)
@@ -274,10 +287,11 @@ def test_the_shell_that_started_the_module_is_spared(machine: Machine) -> None:
         ["sh", "-c", script, "sh", str(machine.folder / "dev/nvidia0"), str(arguments)],
         capture_output=True, text=True, check=True, env=environment, timeout=300,
     )  # fmt: skip
-    found = {holder["comm"]: holder["disposition"] for holder in json.loads(done.stdout)["holders"]}
-    assert found.pop("sh") == "self"
-    assert set(found.values()) == {"self", "monitor"}  # the module inherited the node, the other only has it open
-    assert other
+    holders = json.loads(done.stdout)["holders"]
+    found = {holder["pid"]: holder["disposition"] for holder in holders}
+    assert found.pop(other) == "monitor"
+    assert list(found.values()) == ["self", "self"]  # the shell, and the module that inherited the node from it
+    assert "sh" in {holder["comm"] for holder in holders}
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")

@@ -16,19 +16,17 @@ import json
 import os
 import sys
 import time
-import typing as t
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(HERE)), "simulator"))
 
-import contexts as ctx  # noqa: E402
 import driver  # noqa: E402
 import shared_smi  # noqa: E402
 
 TICK_S = 0.05
 
 
-def note_owners(folder: str, known: t.Set[str]) -> None:
+def note_owners(folder: str, known: set[str]) -> None:
     """Which host PID holds each context: asked once, while its lock can still tell."""
     names = {name for name in os.listdir(folder) if name.endswith(".ctx")}
     for gone in known - names:
@@ -63,7 +61,7 @@ def main(node: str) -> None:
     # Every user's process takes this one.
     os.close(os.open(os.path.join(folder, ".registry"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
     print("ready", flush=True)
-    known: t.Set[str] = set()
+    known: set[str] = set()
     while True:
         try:
             note_owners(folder, known)

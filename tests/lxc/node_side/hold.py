@@ -27,7 +27,8 @@ if SIMULATOR not in sys.path:
 import contexts  # noqa: E402
 
 _spec = importlib.util.spec_from_file_location("simulator_hold", os.path.join(SIMULATOR, "hold.py"))
-assert _spec is not None and _spec.loader is not None
+assert _spec is not None
+assert _spec.loader is not None
 _plain = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_plain)
 
@@ -35,7 +36,7 @@ USUAL = {"mib": 1000, "name": None, "map_only": False, "no_map": False, "ignore_
          "shape": [], "release_delay": None}  # fmt: skip
 
 
-def open_all(node: str, but: str = "") -> t.Dict[str, int]:
+def open_all(node: str, but: str = "") -> dict[str, int]:
     fds = {}
     for folder, prefix in (("dev", ""), ("dev/nvidia-caps", "nvidia-caps/")):
         for name in sorted(os.listdir(os.path.join(node, folder))):
@@ -45,7 +46,7 @@ def open_all(node: str, but: str = "") -> t.Dict[str, int]:
     return fds
 
 
-def map_gpu(fds: t.Dict[str, int], gpu: int) -> None:
+def map_gpu(fds: dict[str, int], gpu: int) -> None:
     """Nothing: a console cannot be mapped."""
 
 

@@ -23,19 +23,20 @@ sys.path.append(os.path.join(os.path.dirname(os.path.dirname(HERE)), "simulator"
 import contexts as ctx  # noqa: E402
 import smi  # noqa: E402
 
+DEAD = "[Not Found]"
 # What is scripted for all (never_clears, release_*), beside the contexts that all share.
 SHARED_SCENARIO = os.path.join("contexts", "gpus.json")
 _read_json = smi.read_json
 
 
-def read_json(path: str) -> t.Dict[str, t.Any]:
+def read_json(path: str) -> dict[str, t.Any]:
     found = _read_json(path)
     if os.path.basename(path) == "scenario.json":
         found = {**found, **_read_json(os.path.join(os.path.dirname(path), SHARED_SCENARIO))}
     return found
 
 
-def open_nodes(node: str, minors: t.Iterable[int]) -> t.List[int]:
+def open_nodes(node: str, minors: t.Iterable[int]) -> list[int]:
     """As the simulator's, but a console must not become our controlling terminal."""
     dev = os.path.join(node, "dev")
     flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
@@ -46,14 +47,14 @@ def open_nodes(node: str, minors: t.Iterable[int]) -> t.List[int]:
     there = []
     for minor in minors:
         try:
-            os.open(os.path.join(dev, "nvidia%d" % minor), flags)
+            os.open(os.path.join(dev, f"nvidia{minor}"), flags)
             there.append(minor)
         except OSError:
             pass
     return there
 
 
-def lock_owners() -> t.Dict[t.Tuple[int, int], int]:
+def lock_owners() -> dict[tuple[int, int], int]:
     """(device, inode) → PID that took the exclusive flock, in the numbers of this PID namespace."""
     owners = {}
     with open("/proc/locks", encoding="ascii") as handle:
@@ -65,7 +66,7 @@ def lock_owners() -> t.Dict[t.Tuple[int, int], int]:
     return owners
 
 
-def noted_owner(path: str) -> t.Optional[int]:
+def noted_owner(path: str) -> int | None:
     """The PID that the driver process noted while the context was held; valid in its own PID namespace only."""
     try:
         with open(path[:-4] + ".owner", encoding="ascii") as handle:
@@ -77,7 +78,7 @@ def noted_owner(path: str) -> t.Optional[int]:
 
 def app_rows(
     node: str, scenario: t.Mapping[str, t.Any], gpus: t.Sequence[t.Mapping[str, t.Any]]
-) -> t.List[t.Dict[str, t.Any]]:
+) -> list[dict[str, t.Any]]:
     by_minor = {gpu["minor"]: gpu for gpu in gpus}
     rows = []
     moment = ctx.now()
@@ -90,10 +91,11 @@ def app_rows(
             about = os.stat(context.path)
         except FileNotFoundError:
             continue  # given back meanwhile
-        pid = owners.get((about.st_dev, about.st_ino)) or noted_owner(context.path)
-        if not pid:
-            continue  # of another namespace
-        name = smi.process_name(pid, context.start_time)
+        noted = noted_owner(context.path)
+        pid = owners.get((about.st_dev, about.st_ino)) or noted
+        name = smi.process_name(pid, context.start_time) if pid else DEAD
+        if pid is None or (name == DEAD and noted is None):
+            continue  # of another namespace; or dead, which only the host can tell
         mib = max(mib - smi.APPS_SHORT_MIB, 1)
         rows.append(dict(by_minor[context.gpu], pid=pid, process_name=name, name=name, used_memory=mib,
                          used_gpu_memory=mib))  # fmt: skip

@@ -18,17 +18,23 @@ import typing as t
 
 from sglang import config_file
 
-FLAGS = """trust-remote-code enable-metrics disable-custom-all-reduce enable-torch-symm-mem enable-symm-mem
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+FLAGS = _names("""trust-remote-code enable-metrics disable-custom-all-reduce enable-torch-symm-mem enable-symm-mem
 enable-nccl-nvls enable-mscclpp pre-warm-nccl enable-p2p-check skip-tokenizer-init skip-server-warmup sleep-on-idle
 disable-decode-cuda-graph disable-prefill-cuda-graph enable-mixed-chunk disable-radix-cache enable-cache-report
 log-requests disable-overlap-schedule enable-multimodal enable-hierarchical-cache enable-piecewise-cuda-graph
-enable-request-time-stats-logging weight-loader-prefetch-checkpoints enable-return-hidden-states""".split()
-NUMBERS = """pp-size attn-dp-size port max-running-requests max-queued-requests max-total-tokens chunked-prefill-size
+enable-request-time-stats-logging weight-loader-prefetch-checkpoints enable-return-hidden-states""")
+NUMBERS = _names("""
+pp-size attn-dp-size port max-running-requests max-queued-requests max-total-tokens chunked-prefill-size
 max-prefill-tokens page-size speculative-num-steps speculative-eagle-topk speculative-num-draft-tokens watchdog-timeout
 soft-watchdog-timeout nccl-port dist-timeout nnodes node-rank base-gpu-id gpu-id-step random-seed decode-log-interval
 mem-fraction-static cuda-graph-max-bs-decode cuda-graph-max-bs-prefill stream-interval schedule-conservativeness
-tokenizer-worker-num max-loras-per-batch swa-full-tokens-ratio""".split()
-TEXTS = """tokenizer-path tokenizer-mode host served-model-name context-length dtype kv-cache-dtype quantization
+tokenizer-worker-num max-loras-per-batch swa-full-tokens-ratio""")
+TEXTS = _names("""tokenizer-path tokenizer-mode host served-model-name context-length dtype kv-cache-dtype quantization
 speculative-algorithm speculative-draft-model-revision speculative-attention-mode speculative-draft-attention-backend
 speculative-draft-model-quantization speculative-draft-load-format speculative-moe-runner-backend reasoning-parser
 tool-call-parser moe-runner-backend moe-a2a-backend fp4-gemm-backend fp8-gemm-backend attention-backend
@@ -36,13 +42,13 @@ prefill-attention-backend decode-attention-backend mm-attention-backend sampling
 cuda-graph-backend-decode cuda-graph-backend-prefill log-level log-level-http dist-init-addr load-format
 model-loader-extra-config device crash-dump-folder json-model-override-args api-key admin-api-key chat-template
 mamba-scheduler-strategy mamba-ssm-dtype schedule-policy revision download-dir gated-launch-port weight-cache-mode
-preferred-sampling-params mamba-radix-cache-strategy linear-attn-backend quantization-param-path""".split()
-LISTS = "numa-node cuda-graph-bs-decode cuda-graph-bs-prefill".split()
+preferred-sampling-params mamba-radix-cache-strategy linear-attn-backend quantization-param-path""")
+LISTS = ["numa-node", "cuda-graph-bs-decode", "cuda-graph-bs-prefill"]
 # Refused in a config file: options with a custom action (or a --no-… form).
 NOT_IN_FILE = {"disable-cuda-graph", "enable-dp-attention", "enable-tf32-matmul"}
 
 
-def number(text: str) -> t.Union[int, float]:
+def number(text: str) -> int | float:
     return float(text) if set(text) & set(".e") else int(text)
 
 
@@ -65,12 +71,12 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def words_of(config: t.Mapping[str, t.Any]) -> t.List[str]:
+def words_of(config: t.Mapping[str, t.Any]) -> list[str]:
     flags = set(FLAGS)
-    words: t.List[str] = []
+    words: list[str] = []
     for key, value in config.items():
         if key in NOT_IN_FILE:
-            raise ValueError("Unsupported config option '%s' with custom action" % key)
+            raise ValueError(f"Unsupported config option '{key}' with custom action")
         option = "--" + key
         if isinstance(value, bool):
             if key in flags:
@@ -97,13 +103,13 @@ def resolve(argv: t.Sequence[str]) -> argparse.Namespace:
         del words[place : place + 2]
         try:
             if not os.path.exists(path):
-                raise ValueError("Config file not found: %s" % path)
+                raise ValueError(f"Config file not found: {path}")
             if not path.endswith((".yaml", ".yml")):
-                raise ValueError("Config file must be YAML format, got: %s" % path)
+                raise ValueError(f"Config file must be YAML format, got: {path}")
             with open(path, encoding="utf-8") as handle:
                 words = words_of(config_file.parse(handle.read(), path)) + words
         except (ValueError, OSError, config_file.ConfigError) as error:
-            sys.stderr.write("ValueError: %s\n" % error)
+            sys.stderr.write(f"ValueError: {error}\n")
             sys.exit(1)
     parsed = parser().parse_args(words)
     if ":" in (parsed.served_model_name or ""):

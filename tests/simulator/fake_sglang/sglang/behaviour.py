@@ -12,7 +12,7 @@ import os
 import typing as t
 
 # In start order, each with the share of the loading time at which it begins.
-STAGES: t.Dict[str, float] = {
+STAGES: dict[str, float] = {
     "arguments": 0.0,
     "init": 0.02,
     "weights": 0.10,
@@ -35,24 +35,24 @@ class Behaviour:
     # SGLang's own times (drain poll 5 s, health poll 1 s, health timeout 20 s, crash dump wait 60 s) are multiplied.
     time_scale: float = 0.05
     release_delay_s: float = 0.8
-    release_curve: t.Optional[t.Sequence[t.Sequence[float]]] = None
+    release_curve: t.Sequence[t.Sequence[float]] | None = None
     release_tail: t.Sequence[float] = (4, 1.0)
     compile_workers: int = 2
-    served_model: t.Optional[str] = None  # answers with another name than the configured one
+    served_model: str | None = None  # answers with another name than the configured one
     generation_s: float = 0.0
     requests_running: int = 0
-    requests_finish_s: t.Optional[float] = None  # they end this long after SIGTERM; never without
-    hang_at: t.Optional[str] = None  # a stage
-    die_at: t.Optional[t.Mapping[str, t.Any]] = None  # {"stage": ..., "exit_code": n} or {"stage", "signal": n}
-    die_after_s: t.Optional[float] = None  # after ready; the end is that of die (default exit code 0: a crash as exit 0)
+    requests_finish_s: float | None = None  # they end this long after SIGTERM; never without
+    hang_at: str | None = None  # a stage
+    die_at: t.Mapping[str, t.Any] | None = None  # {"stage": ..., "exit_code": n} or {"stage", "signal": n}
+    die_after_s: float | None = None  # after ready; the end is that of die (default exit code 0: a crash as exit 0)
     die: t.Mapping[str, t.Any] = dataclasses.field(default_factory=lambda: {"exit_code": 0})
-    worker_dies_at: t.Optional[t.Mapping[str, t.Any]] = None  # {"stage": ..., "rank": n}
-    worker_dies_after_s: t.Optional[float] = None  # after ready, rank 0
+    worker_dies_at: t.Mapping[str, t.Any] | None = None  # {"stage": ..., "rank": n}
+    worker_dies_after_s: float | None = None  # after ready, rank 0
     healthy_without_worker: bool = False  # /health stays 200, nobody notices the death
     ignore_term: bool = False
-    hung_after_s: t.Optional[float] = None  # after ready the schedulers stop answering
-    leave_worker: t.Optional[int] = None  # this GPU's rank forks a worker that outlives the launcher
-    leave_zombie: t.Optional[int] = None  # this GPU's rank outlives the launcher as a zombie leader
+    hung_after_s: float | None = None  # after ready the schedulers stop answering
+    leave_worker: int | None = None  # this GPU's rank forks a worker that outlives the launcher
+    leave_zombie: int | None = None  # this GPU's rank outlives the launcher as a zombie leader
     left_over_ignores_term: bool = False
 
     def mib(self, gpu: int) -> int:
@@ -60,7 +60,7 @@ class Behaviour:
             return int(self.gpu_mib.get(str(gpu), 76115))
         return int(self.gpu_mib)
 
-    def release(self) -> t.Dict[str, t.Any]:
+    def release(self) -> dict[str, t.Any]:
         return {"delay_s": self.release_delay_s, "curve": self.release_curve, "tail": list(self.release_tail)}
 
 
@@ -68,14 +68,14 @@ def from_settings(settings: t.Mapping[str, t.Any]) -> Behaviour:
     names = {field.name for field in dataclasses.fields(Behaviour)}
     odd = sorted(set(settings) - names)
     if odd:
-        raise ValueError("unknown server behaviour %s; known: %s" % (", ".join(odd), ", ".join(sorted(names))))
+        raise ValueError("unknown server behaviour {}; known: {}".format(", ".join(odd), ", ".join(sorted(names))))
     behaviour = Behaviour(**settings)
     stages = [behaviour.hang_at, (behaviour.die_at or {}).get("stage"), (behaviour.worker_dies_at or {}).get("stage")]
     for stage in stages:
         if stage is not None and stage not in STAGES:
-            raise ValueError("unknown stage %r; known: %s" % (stage, ", ".join(STAGES)))
+            raise ValueError("unknown stage {!r}; known: {}".format(stage, ", ".join(STAGES)))
     if behaviour.version not in VERSIONS:
-        raise ValueError("unknown version %r; known: %s" % (behaviour.version, ", ".join(VERSIONS)))
+        raise ValueError("unknown version {!r}; known: {}".format(behaviour.version, ", ".join(VERSIONS)))
     return behaviour
 
 

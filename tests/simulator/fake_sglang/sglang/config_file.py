@@ -43,22 +43,22 @@ def scalar(text: str, where: str) -> Value:
         return None
     if text[0] == "'":
         if len(text) < 2 or text[-1] != "'" or "'" in text[1:-1].replace("''", ""):
-            raise ConfigError("%s: unfinished quoted text: %s" % (where, text))
+            raise ConfigError(f"{where}: unfinished quoted text: {text}")
         return text[1:-1].replace("''", "'")
     if text[0] == '"':
         try:
             return json.loads(text)
         except ValueError:
-            raise ConfigError("%s: cannot read the quoted text: %s" % (where, text)) from None
+            raise ConfigError(f"{where}: cannot read the quoted text: {text}") from None
     if text[0] in "[{":
         try:
             return json.loads(text)
         except ValueError:
             if text[0] == "[" and text[-1] == "]" and not set(text[1:-1]) & set("[]{}\"'"):
                 return [scalar(item.strip(), where) for item in text[1:-1].split(",") if item.strip()]
-            raise ConfigError("%s: flow values must be JSON here: %s" % (where, text)) from None
+            raise ConfigError(f"{where}: flow values must be JSON here: {text}") from None
     if text[0] in "&*!|>%@`":
-        raise ConfigError("%s: not read by this simulator: %s" % (where, text))
+        raise ConfigError(f"{where}: not read by this simulator: {text}")
     if text in ("true", "True", "TRUE"):
         return True
     if text in ("false", "False", "FALSE"):
@@ -66,55 +66,55 @@ def scalar(text: str, where: str) -> Value:
     if NUMBER.match(text):
         return float(text) if set(text) & set(".eE") else int(text)
     if ": " in text or text.endswith(":"):
-        raise ConfigError("%s: a mapping inside a value needs quotes or a block: %s" % (where, text))
+        raise ConfigError(f"{where}: a mapping inside a value needs quotes or a block: {text}")
     return text
 
 
-def block(lines: t.List[t.Tuple[str, int, str]]) -> Value:
+def block(lines: list[tuple[str, int, str]]) -> Value:
     """A block list or a block mapping, all lines at one depth."""
     depth = lines[0][1]
-    items: t.List[Value] = []
-    mapping: t.Dict[str, Value] = {}
+    items: list[Value] = []
+    mapping: dict[str, Value] = {}
     while lines:
         where, indent, text = lines.pop(0)
         if indent != depth:
-            raise ConfigError("%s: unexpected indentation" % where)
+            raise ConfigError(f"{where}: unexpected indentation")
         if text == "-" or text.startswith("- "):
             items.append(scalar(text[1:].strip(), where))
             continue
         match = KEY.match(text)
         if not match:
-            raise ConfigError("%s: neither 'key: value' nor '- item': %s" % (where, text))
+            raise ConfigError(f"{where}: neither 'key: value' nor '- item': {text}")
         key = match.group(1) or match.group(2) or match.group(3)
         if key in mapping:
-            raise ConfigError("%s: %s is there twice" % (where, key))
+            raise ConfigError(f"{where}: {key} is there twice")
         value = (match.group(4) or "").strip()
         nested = []
         while not value and lines and (lines[0][1] > depth or (lines[0][1] == depth and lines[0][2].startswith("- "))):
             nested.append(lines.pop(0))
         mapping[key] = block(nested) if nested else scalar(value, where)
     if items and mapping:
-        raise ConfigError("%s: a list and a mapping at one depth" % where)
+        raise ConfigError(f"{where}: a list and a mapping at one depth")
     return items or mapping
 
 
-def parse(text: str, name: str) -> t.Dict[str, Value]:
+def parse(text: str, name: str) -> dict[str, Value]:
     if text.lstrip().startswith("{"):
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise ConfigError("%s: %s" % (name, error)) from None
+            raise ConfigError(f"{name}: {error}") from None
     else:
         lines = []
         for number, line in enumerate(text.splitlines(), 1):
-            where = "%s line %d" % (name, number)
+            where = f"{name} line {number}"
             if "\t" in line[: len(line) - len(line.lstrip())]:
-                raise ConfigError("%s: a tab as indentation" % where)
+                raise ConfigError(f"{where}: a tab as indentation")
             stripped = without_comment(line.strip())
             if not stripped or stripped in ("---", "...") or stripped.startswith("%YAML"):
                 continue
             lines.append((where, len(line) - len(line.lstrip()), stripped))
         found = block(lines) if lines else None
     if not isinstance(found, dict):
-        raise ConfigError("%s: Config file must contain a dictionary at root level" % name)
+        raise ConfigError(f"{name}: Config file must contain a dictionary at root level")
     return found

@@ -54,8 +54,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002
         """uvicorn's access log goes to stdout."""
-        sys.stdout.write("%s INFO:     %s:%d - %s\n" % (
-            time.strftime("[%Y-%m-%d %H:%M:%S]"), *self.client_address[:2], format % args))  # fmt: skip
+        host, port = self.client_address[:2]
+        sys.stdout.write(f"{time.strftime('[%Y-%m-%d %H:%M:%S]')} INFO:     {host}:{port} - {format % args}\n")
         sys.stdout.flush()
 
     def log_request(self, code: t.Any = "-", size: t.Any = "-") -> None:
@@ -80,10 +80,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply(401, {"error": "Unauthorized"})
         return True
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self.do_GET()
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         state = self.state
         if self.refused(path):
@@ -109,8 +109,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, {"loads": [load], "aggregate": {"total_running_reqs": state.running,
                                                            "total_waiting_reqs": 0}})  # fmt: skip
         elif path == "/metrics" and state.arguments.enable_metrics:
-            label = '{model_name="%s"}' % state.model
-            self.reply(200, "sglang:num_running_reqs%s %d\nsglang:num_queue_reqs%s 0\n" % (label, state.running, label),
+            label = f'{{model_name="{state.model}"}}'
+            self.reply(200, f"sglang:num_running_reqs{label} {state.running}\nsglang:num_queue_reqs{label} 0\n",
                        "text/plain")  # fmt: skip
         else:
             self.reply(404, {"detail": "Not Found"})
@@ -129,11 +129,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200)
         else:
             state.status = "UnHealthy"
-            self.log("Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. "
-                     "tic start time: %s. last_heartbeat time: %s" % (time.strftime("%X"), time.strftime("%X")))
+            self.log(
+                "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. "
+                "tic start time: {}. last_heartbeat time: {}".format(time.strftime("%X"), time.strftime("%X"))
+            )
             self.reply(503)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         path = self.path.partition("?")[0]
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         if self.refused(path):
@@ -155,7 +157,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/generate":
             self.reply(200, {"text": " ok", "meta_info": {"finish_reason": {"type": "length", "length": 1}, **usage}})
             return
-        choice: t.Dict[str, t.Any] = {"index": 0, "finish_reason": "length"}
+        choice: dict[str, t.Any] = {"index": 0, "finish_reason": "length"}
         choice.update({"text": " ok"} if path == "/v1/completions" else {"message": {"role": "assistant",
                                                                                      "content": " ok"}})  # fmt: skip
         self.reply(200, {"id": "sim-1", "object": "text_completion", "created": int(time.time()),

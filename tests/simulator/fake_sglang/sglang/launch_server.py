@@ -8,10 +8,10 @@ Played after SGLang 0.5.23 (0.5.12 and 0.5.15 where they stop differently): the 
 rank and a detokenizer, opens the node's devices as CUDA processes do, loads for a while with the real log lines, binds
 its port last, warms up, serves, drains.
 
-Not imitated: a model; pp, dp and ep sizes; multiprocessing spawn (ranks are forked, so a rank that has not yet taken its
-title looks like the launcher, not like "python -c from multiprocessing.spawn"); the 99 to 146 threads of each process
-and the 35 compile workers of each rank (two, of rank 0); resource_tracker; files left in /dev/shm and /tmp; NCCL, zmq
-and gated ports; core dumps and py-spy. SGLang's fixed times are multiplied by time_scale (0.05).
+Not imitated: a model; pp, dp and ep sizes; multiprocessing spawn (ranks are forked, so a rank that has not yet taken
+its title looks like the launcher, not like "python -c from multiprocessing.spawn"); the 99 to 146 threads of each
+process and the 35 compile workers of each rank (two, of rank 0); resource_tracker; files left in /dev/shm and /tmp;
+NCCL, zmq and gated ports; core dumps and py-spy. SGLang's fixed times are multiplied by time_scale (0.05).
 """
 
 from __future__ import annotations
@@ -28,26 +28,30 @@ import processes
 from sglang import arguments, behaviour, http_front, workers
 
 
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
 class Launcher:
     def __init__(self, argv: t.Sequence[str]) -> None:
         self.node = os.environ[processes.VARIABLE]
         self.behaviour = behaviour.load(self.node, os.environ)
         self.arguments = arguments.resolve(argv)
-        self.below: t.List[workers.Worker] = []
+        self.below: list[workers.Worker] = []
         self.stopping = threading.Event()
         self.up = False
 
-    def log(self, text: str, rank: t.Optional[int] = None) -> None:
+    def log(self, text: str, rank: int | None = None) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        sys.stderr.write("[%s%s] %s\n" % (stamp, "" if rank is None else " TP%d" % rank, text))
+        sys.stderr.write("[{}{}] {}\n".format(stamp, "" if rank is None else f" TP{rank}", text))
         sys.stderr.flush()
 
     # ---- loading
 
     def run(self) -> None:
         processes.register(self.node, "launcher")
-        shown = ", ".join("%s=%r" % item for item in sorted(vars(self.arguments).items()))
-        self.log("server_args=ServerArgs(%s)" % shown)
+        shown = ", ".join("{}={!r}".format(*item) for item in sorted(vars(self.arguments).items()))
+        self.log(f"server_args=ServerArgs({shown})")
         self.reach("arguments")
         self.plan = workers.Plan(self.node, self.behaviour, time.monotonic())
         for rank in range(int(self.arguments.tp_size)):
@@ -73,19 +77,22 @@ class Launcher:
             time.sleep(0.1)
 
     def load(self) -> None:
-        mib = self.behaviour.mib(0) / 1024
+        gib = self.behaviour.mib(0) / 1024
         self.reach("init")
         self.log("Init parallel begin.", 0)
         self.log("Init parallel ends. elapsed=0.41 s, mem usage=0.47 GB", 0)
         self.log("Memory baseline taken. mem usage=0.47 GB", 0)
         self.reach("weights")
-        self.log("Load weight begin. avail mem=%.2f GB" % 94.5, 0)
+        self.log("Load weight begin. avail mem=94.50 GB", 0)
         self.show_shards()
-        self.log("Load weight end. elapsed=%.2f s, type=SimulatedForCausalLM, avail mem=%.2f GB, mem usage=%.2f GB."
-                 % (0.6 * self.behaviour.load_s, 94.5 - 0.6 * mib, 0.6 * mib), 0)  # fmt: skip
+        self.log(
+            f"Load weight end. elapsed={0.6 * self.behaviour.load_s:.2f} s, type=SimulatedForCausalLM, "
+            f"avail mem={94.5 - 0.6 * gib:.2f} GB, mem usage={0.6 * gib:.2f} GB.",
+            0,
+        )
         self.reach("kv_cache")
         self.log("KV Cache is allocated. #tokens: 524288, K size: 13.00 GB, V size: 13.00 GB", 0)
-        self.log("Memory pool end. avail mem=%.2f GB" % (94.5 - 0.95 * mib), 0)
+        self.log(f"Memory pool end. avail mem={94.5 - 0.95 * gib:.2f} GB", 0)
         self.reach("graph")
         if self.behaviour.version == "0.5.12":
             self.log("Capture cuda graph begin. This can take up to several minutes. avail mem=9.81 GB", 0)
@@ -96,8 +103,11 @@ class Launcher:
             self.log("Capture cuda graph end. Time elapsed: 1.20 s. mem usage=0.50 GB. avail mem=9.31 GB.", 0)
         else:
             self.log("Capture target decode CUDA graph end. elapsed=1.20 s, mem usage=0.50 GB, avail mem=9.31 GB", 0)
-        self.log("max_total_num_tokens=524288, chunked_prefill_size=8192, max_prefill_tokens=16384, "
-                 "max_running_requests=2048, context_len=131072, available_gpu_mem=9.31 GB", 0)
+        self.log(
+            "max_total_num_tokens=524288, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+            "max_running_requests=2048, context_len=131072, available_gpu_mem=9.31 GB",
+            0,
+        )
 
     def show_shards(self) -> None:
         """tqdm: updates separated by carriage returns, one newline at the end."""
@@ -109,8 +119,12 @@ class Launcher:
                 self.look_after_workers(loading=True)
                 time.sleep(min(0.05, max(0.0, moment - time.monotonic())))
             done = time.monotonic() - self.plan.started
-            sys.stderr.write("\rMulti-thread loading shards: %3.0f%% Completed | %d/%d [%02d:%02d<%02d:%02d, %5.2fit/s]" % (
-                100 * shard / total, shard, total, done // 60, done % 60, 0, 0, shard / max(done, 0.01)))  # fmt: skip
+            speed = shard / max(done, 0.01)
+            left = (total - shard) / max(speed, 0.01)
+            sys.stderr.write(
+                f"\rMulti-thread loading shards: {100 * shard / total:3.0f}% Completed | {shard}/{total} "
+                f"[{clock(done)}<{clock(left)}, {speed:5.2f}it/s]"
+            )
             sys.stderr.flush()
         sys.stderr.write("\n")
 
@@ -118,15 +132,17 @@ class Launcher:
 
     def serve(self) -> None:
         state = http_front.State(self.behaviour, self.arguments, self.below)
-        self.uvicorn("Started server process [%d]" % os.getpid())
+        self.uvicorn(f"Started server process [{os.getpid()}]")
         self.uvicorn("Waiting for application startup.")
         self.uvicorn("Application startup complete.")
         address = (self.arguments.host, int(self.arguments.port))
         try:
             server = http_front.bind(state, self.log)
         except OSError as error:
-            self.uvicorn("[Errno %s] error while attempting to bind on address %r: %s"
-                         % (error.errno, address, (error.strerror or "").lower()), "ERROR:   ")  # fmt: skip
+            why = (error.strerror or "").lower()
+            self.uvicorn(
+                f"[Errno {error.errno}] error while attempting to bind on address {address!r}: {why}", "ERROR:   "
+            )
             self.uvicorn("Waiting for application shutdown.")
             self.end_workers()
             os._exit(3)
@@ -137,7 +153,7 @@ class Launcher:
         signal.signal(signal.SIGINT, self.interrupted)
         signal.signal(signal.SIGQUIT, lambda *_: self.crash("SIGQUIT received."))
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
-        self.uvicorn("Uvicorn running on http://%s:%d (Press CTRL+C to quit)" % address)
+        self.uvicorn(f"Uvicorn running on http://{address[0]}:{address[1]} (Press CTRL+C to quit)")
         self.reach("warmup")
         time.sleep(self.behaviour.warmup_s)
         if not self.arguments.skip_server_warmup and not state.generate():
@@ -150,7 +166,7 @@ class Launcher:
         self.watch(state, time.monotonic())
 
     def uvicorn(self, text: str, level: str = "INFO:    ") -> None:
-        sys.stderr.write("%s %s\n" % (level, text))
+        sys.stderr.write(f"{level} {text}\n")
         sys.stderr.flush()
 
     def watch(self, state: http_front.State, ready: float) -> None:
@@ -185,12 +201,16 @@ class Launcher:
             if self.behaviour.healthy_without_worker:
                 continue
             if loading:
-                self.log("Rank %s scheduler died during initialization (exit code: %d). If exit code is -9 (SIGKILL), a "
-                         "common cause is the OS OOM killer." % (worker.rank, code))  # fmt: skip
+                self.log(
+                    f"Rank {worker.rank} scheduler died during initialization (exit code: {code}). "
+                    "If exit code is -9 (SIGKILL), a common cause is the OS OOM killer."
+                )
                 self.log("Received sigquit from a child process. It usually means the child failed.")
                 self.kill_tree()
-            self.crash("Subprocess %s (pid=%d) crashed with exit code %d. Triggering SIGQUIT for cleanup..."
-                       % (worker.name, worker.pid, code))  # fmt: skip
+            self.crash(
+                f"Subprocess {worker.name} (pid={worker.pid}) crashed with exit code {code}. "
+                "Triggering SIGQUIT for cleanup..."
+            )
 
     # ---- ends
 
@@ -206,14 +226,14 @@ class Launcher:
             if state.status == "UnHealthy":
                 self.log("Signal SIGTERM received while health check failed. Force exiting.")
                 break
-            self.log("Gracefully exiting... Remaining number of requests %d." % state.running)
+            self.log(f"Gracefully exiting... Remaining number of requests {state.running}.")
             if not state.running:
                 break
         if self.behaviour.version != "0.5.23":
             self.kill_tree()
         self.end_workers()
         self.uvicorn("Shutting down")
-        self.uvicorn("Finished server process [%d]" % os.getpid())
+        self.uvicorn(f"Finished server process [{os.getpid()}]")
         os._exit(0)
 
     def interrupted(self, *_: t.Any) -> None:
@@ -232,7 +252,7 @@ class Launcher:
             os.kill(os.getpid(), int(how["signal"]))
             time.sleep(1)
         code = int(how.get("exit_code", 1))
-        self.log("Scheduler hit an exception: simulated death with exit code %d" % code, 0 if self.below else None)
+        self.log(f"Scheduler hit an exception: simulated death with exit code {code}", 0 if self.below else None)
         self.end_workers()
         os._exit(code)
 

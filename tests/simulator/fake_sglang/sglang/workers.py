@@ -51,8 +51,8 @@ class Plan(t.NamedTuple):
 class Worker(t.NamedTuple):
     pid: int
     name: str
-    rank: t.Optional[int]
-    line: t.Optional[socket.socket]
+    rank: int | None
+    line: socket.socket | None
 
 
 def fork_child() -> int:
@@ -69,8 +69,8 @@ def fork_child() -> int:
 def run_child(body: t.Callable[[], None]) -> None:
     try:
         body()
-    except BaseException as error:
-        sys.stderr.write("simulated SGLang worker: %r\n" % error)
+    except BaseException as error:  # noqa: BLE001 - a forked child must never return into the launcher's code
+        sys.stderr.write(f"simulated SGLang worker: {error!r}\n")
     finally:
         os._exit(1)
 
@@ -87,17 +87,17 @@ def start_scheduler(plan: Plan, rank: int, others: t.Sequence[Worker]) -> Worker
         run_child(lambda: scheduler(plan, rank, parent, theirs))
     theirs.close()
     ours.setblocking(False)
-    return Worker(pid, "scheduler_%d" % rank, rank, ours)
+    return Worker(pid, f"scheduler_{rank}", rank, ours)
 
 
 def scheduler(plan: Plan, rank: int, parent: int, line: socket.socket) -> None:
     behaviour = plan.behaviour
-    kernel.set_title("sglang::scheduler_TP%d" % rank)
+    kernel.set_title(f"sglang::scheduler_TP{rank}")
     if behaviour.leave_zombie == rank:
         kernel.outlive_parent()
     else:
         kernel.die_with_parent(parent)
-    processes.register(plan.node, "scheduler_TP%d" % rank)
+    processes.register(plan.node, f"scheduler_TP{rank}")
     fds = hold.open_all(plan.node)
     hold.map_gpu(fds, rank)
     allocation = contexts.Allocation(plan.node, rank, release=behaviour.release())

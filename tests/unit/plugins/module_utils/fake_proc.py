@@ -118,7 +118,7 @@ class FakeProc:
             path.rmdir()
         else:
             path.unlink()
-        path.symlink_to(table)
+        path.symlink_to(path.name)
 
     def block(self, pid: int, table: str) -> None:
         """A table whose reading never comes back: a pipe that nobody writes to."""

@@ -57,7 +57,6 @@ def wait_until(condition):
         ("import sys; print('a'); print('b', file=sys.stderr); sys.exit(18)", 18, "a\n", "b\n"),
         ("import os; os.kill(os.getpid(), 9)", -9, "", ""),
         ("import os; os.write(1, bytes([0xff, 0x41]))", 0, "\ufffdA", ""),
-        ("import sys; print(repr(sys.stdin.read()))", 0, "''\n", ""),
         ("import os; print(os.environ['LC_ALL'], os.getsid(0) == os.getpid())", 0, "C True\n", ""),
     ],
 )
@@ -74,6 +73,21 @@ def test_the_environment_is_added_to_that_of_this_process(memory, monkeypatch):
     runner = CommandRunner(SystemClock(), environment={"FROM_OPTION": "option"}, memory=memory)
     result = runner(python("import os; print(os.environ['FROM_HERE'], os.environ['FROM_OPTION'])"), LONG)
     assert result.stdout == "here option\n"
+
+
+def test_the_input_of_this_process_is_not_read(runner):
+    reading, writing = os.pipe()
+    os.write(writing, b"input")
+    os.close(writing)
+    ours = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        result = runner(python("import sys; print(repr(sys.stdin.read()))"), LONG)
+    finally:
+        os.dup2(ours, 0)
+        os.close(ours)
+        os.close(reading)
+    assert result.stdout == "''\n"
 
 
 def test_a_megabyte_on_both_streams_does_not_block(runner):

@@ -32,6 +32,7 @@ FD = Hold("/dev/nvidia0", "gpu", 0, "fd")
 MAP = Hold("/dev/nvidia0", "gpu", 0, "map")
 CONTROL = Hold("/dev/nvidiactl", "control", None, "fd")
 
+NOWHERE = Ownership()
 IN_UNIT = Ownership("sglang.service", "sglang.service")
 IN_OTHER = Ownership("vllm.service", "vllm.service")
 IN_SESSION = Ownership(session=True)
@@ -45,7 +46,7 @@ IN_UNKNOWN = Ownership(container=Container("unknown", "/strange"))
 UNIT_RUNS_PODMAN = Ownership("sglang.service", "sglang.service", container=Container("podman", "ef" * 32))
 
 
-def claim(owner: Ownership = Ownership(), *, computes: bool | None = True, **other: t.Any) -> Claim:
+def claim(owner: Ownership = NOWHERE, *, computes: bool | None = True, **other: t.Any) -> Claim:
     names = {field.name for field in dataclasses.fields(RawHolder)}
     raw = {
         "stat": ProcStat(other.pop("pid", 4711), other.pop("comm", "python3"), "S", 1, other.pop("flags", 0), 1),

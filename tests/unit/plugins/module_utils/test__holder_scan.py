@@ -236,6 +236,35 @@ def test_a_user_that_is_not_known_matters(node: Node, monkeypatch: pytest.Monkey
         assert node.unreadable()[0].matters is matters
 
 
+def test_tables_of_a_process_that_is_ending_do_not_matter(node: Node) -> None:
+    node.fake.add(50, state="Z", tasks={50: {"state": "Z"}})
+    node.fake.add(51, flags=ORDINARY | EXITING, tasks={51: {"flags": ORDINARY | EXITING}})
+    node.fake.add(52, state="Z", tasks={52: {"state": "Z"}, 53: {"flags": ORDINARY | EXITING}})
+    node.fake.make_unreadable(50)
+    node.fake.make_unreadable(51)
+    node.fake.make_unreadable(52, "task/53/fd")
+    assert node.items()[1:] == []
+
+
+def test_a_dead_leader_is_not_asked_for_its_closed_table(node: Node) -> None:
+    node.fake.add(60, state="Z", tasks={60: {"state": "Z"}, 61: {"opens": [node.gpu]}})
+    node.fake.make_unreadable(60)
+    assert vias(node.holders()[60]) == {("nvidia0", "thread_fd")}
+    assert node.unreadable() == []
+
+
+def test_a_living_thread_that_cannot_be_read_matters(node: Node) -> None:
+    node.fake.add(60, state="Z", tasks={60: {"state": "Z"}, 61: {}})
+    node.fake.make_unreadable(60, "task/61/fd")
+    assert [entry.pid for entry in node.unreadable()] == [60]
+
+
+def test_empty_mappings_are_not_the_same_as_none(node: Node) -> None:
+    node.fake.add(50, opens=[node.gpu])
+    node.fake.write("50/maps", "")
+    assert node.holders()[50].maps_read is False
+
+
 def test_vanished_processes_are_no_matter(node: Node) -> None:
     node.fake.write("50/comm", "x")  # nothing but a folder is left
     node.fake.add(51)

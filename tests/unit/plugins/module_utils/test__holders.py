@@ -331,9 +331,7 @@ def real_request(path: pathlib.Path) -> ScanRequest:
 
 def real_look(path: pathlib.Path, listed: t.Sequence[int] = ()) -> dict[int, Holder]:
     processes = [GpuProcess(GPU0, pid, None, 1) for pid in listed]
-    scan = look_for_holders(
-        real_request(path), processes, unit_states=lambda units: dict.fromkeys(units), clock=SystemClock()
-    )
+    scan = look_for_holders(real_request(path), processes, unit_states=dict.fromkeys, clock=SystemClock())
     assert scan.complete, scan.incomplete_reason
     return {holder.pid: holder for holder in scan.holders}
 
@@ -483,7 +481,8 @@ SCHEDULER = Holder(
                 "state": "Z",
             },
             None,
-            "pid 4711 (sglang::scheduler_TP1), uid unknown, no node left, state Z, dying: target (belongs to sglang.service)",
+            "pid 4711 (sglang::scheduler_TP1), uid unknown, no node left, state Z, dying: target"
+            " (belongs to sglang.service)",
         ),
     ],
 )

@@ -131,6 +131,7 @@ def test_open_files_of_servers_that_may_be_gone_are_left_alone(case: Case) -> No
 def test_network_mounts(case: Case) -> None:
     case.fake.write(
         "50/mountinfo",
-        "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:9 / /mnt/a\\040b rw - nfs4 h:/x rw\n3 1 0:8 / /f rw - fuse.sshfs h: rw\n",
+        "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:9 / /mnt/a\\040b rw - nfs4 h:/x rw\n"
+        "3 1 0:8 / /f rw - fuse.sshfs h: rw\n",
     )
     assert network_mounts(case.proc, 50) == ("/mnt/a b", "/f")

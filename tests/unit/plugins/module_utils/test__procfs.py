@@ -35,7 +35,8 @@ def test_flags() -> None:
 )
 def test_sigkill_pending(private: str, shared: str, pending: bool) -> None:
     status = parse_status(
-        f"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \nNSpid:\t77\t1\nSigPnd:\t{private}\nShdPnd:\t{shared}\n".encode()
+        f"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \nNSpid:\t77\t1\n"
+        f"SigPnd:\t{private}\nShdPnd:\t{shared}\n".encode()
     )
     assert status.sigkill_pending is pending
     assert status.uids == (1, 2, 3, 4)

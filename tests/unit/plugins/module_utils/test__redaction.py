@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -50,6 +51,7 @@ KEY = "sk-Q7vv/abc+d3f=="
         f"password: {KEY}",
         f"ssl_keyfile_password='{KEY}'",
         "found hf_abcdefQ7vvghijklmnop" + "q" * 20,
+        "-----BEGIN RSA PRIVATE KEY-----\nQ7vv\nQ7vv\n-----END RSA PRIVATE KEY-----",
         "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sk-Q7vv",
     ],
 )
@@ -86,6 +88,13 @@ def test_what_is_no_secret_stays(text: str) -> None:
 )
 def test_twice_is_once(text: str) -> None:
     assert redact(redact(text)) == redact(text)
+
+
+@pytest.mark.parametrize("piece", ["a-", "a.", "api_", "token", "A_", "http", "key=", "--", '"', "'api_key': '", "x:"])
+def test_long_lines_take_no_time(piece: str) -> None:
+    began = time.process_time()
+    redact(piece * (200_000 // len(piece)))
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess import from_exit, from_lines, from_stall
 
 
@@ -22,7 +23,10 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess impor
         ("[Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use", "port"),
         ("launch_server.py: error: unrecognized arguments: --tp_size 8", "arguments"),
         ("ValueError: Unsupported config option 'disable_cuda_graph' with action", "arguments"),
-        ("ValueError: Target model's context_length (65536) is greater than the derived context_length (2048)", "context"),
+        (
+            "ValueError: Target model's context_length (65536) is greater than the derived context_length (2048)",
+            "context",
+        ),
         ("OSError: [Errno 28] No space left on device", "file system is full"),
         ("torch.distributed.DistBackendError: NCCL error in: ... ncclSystemError", "NCCL"),
         ("RuntimeError: CUDA error: an illegal memory access was encountered", "CUDA call"),

@@ -300,7 +300,9 @@ def test_answers_to_our_own_questions_are_no_progress() -> None:
     asked = [
         'INFO:     127.0.0.1:41732 - "GET /health HTTP/1.1" 503 Service Unavailable',
         *written(((99, "", 'INFO:     127.0.0.1:41732 - "POST /v1/completions HTTP/1.1" 200 OK'),)),
-        *written(((99, "", "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds."),)),
+        *written(
+            ((99, "", "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds."),)
+        ),
     ]
     state = after(asked, begun)
     assert state.lines == begun.lines

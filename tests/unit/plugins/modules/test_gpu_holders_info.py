@@ -93,7 +93,8 @@ query = next(word for word in sys.argv if word.startswith("--query-"))
 fields = query.split("=", 1)[1].split(",")
 gpu = {{"index": "3", "gpu_uuid": "{UUID}", "uuid": "{UUID}", "pci.bus_id": "00000000:43:00.0", "name": "NVIDIA H200",
         "memory.total": "143771", "memory.used": "76115", "memory.reserved": "616", "count": "1",
-        "driver_version": "580.159.04", "utilization.gpu": "0", "mig.mode.current": "Disabled", "persistence_mode": "Enabled",
+        "driver_version": "580.159.04", "utilization.gpu": "0", "mig.mode.current": "Disabled",
+        "persistence_mode": "Enabled",
         "compute_mode": "Default", "gpu_recovery_action": "None", "fabric.state": "[N/A]",
         "pid": "{holder}", "process_name": "python3", "used_memory": "76100", "used_gpu_memory": "76100"}}
 print(", ".join(gpu.get(field, "[N/A]") for field in fields))

@@ -1,0 +1,137 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Scanning again and again with one list of compute processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Gpu, GpuLook, GpuProcess
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, Rescanner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Scope
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+
+UUID = "GPU-00000000-1111-2222-3333-444444444444"
+
+
+@dataclasses.dataclass
+class Clock:
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class World(GpuWorld):
+    """Scans and looks are given; which list each scan was made with is kept."""
+
+    def __init__(self, listed: t.Sequence[int]) -> None:
+        self.ticker = Clock()
+        super().__init__(ScanRequest(Scope("own")), self.ticker, runner=t.cast(t.Any, None))
+        self.listed = list(listed)
+        self.state: t.Any = "ok"
+        self.asked = 0
+        self.with_pids: list[list[int]] = []
+        self.holders: list[Holder] = []
+        self.used: list[int | None] = [5, 7]
+
+    def look(self, processes: bool = True) -> GpuLook:
+        self.asked += 1
+        gpus = tuple(Gpu(n, UUID, "", "", used_mib=mib) for n, mib in enumerate(self.used))
+        return GpuLook(self.state, 0, gpus, tuple(GpuProcess(UUID, pid, None, 1) for pid in self.listed))
+
+    def scan(self, processes: t.Sequence[GpuProcess]) -> HolderScan:
+        self.with_pids.append([process.pid for process in processes])
+        return HolderScan(holders=tuple(self.holders))
+
+
+def holder(pid: int, start: int = 1, disposition: t.Any = "target") -> Holder:
+    return Holder(pid=pid, start_time=start, comm="x", ppid=1, disposition=disposition)
+
+
+def test_nvidia_smi_is_asked_once_where_nobody_new_comes() -> None:
+    world = World([10])
+    world.holders = [holder(10), holder(30, disposition="monitor")]
+    scan = Rescanner(world)
+    for dummy in range(20):
+        scan()
+        world.ticker.now += 1
+    assert world.asked == 1
+    assert world.with_pids == [[10]] * 20
+
+
+def test_a_dead_pid_stays_on_the_list() -> None:
+    """A child that inherited its context may still be there."""
+    world = World([10])
+    world.holders = [holder(10)]
+    scan = Rescanner(world)
+    scan()
+    world.holders = []
+    scan()
+    assert world.with_pids == [[10], [10]]
+
+
+def test_a_listed_pid_that_another_process_took_over_is_dropped() -> None:
+    world = World([10, 11])
+    world.holders = [holder(10), holder(11)]
+    scan = Rescanner(world)
+    scan()
+    world.holders = [holder(10, start=2), holder(11)]
+    scan()
+    assert world.with_pids == [[10, 11], [10, 11], [11]]
+
+
+def test_somebody_new_makes_it_ask_again_but_not_at_once() -> None:
+    world = World([10])
+    world.holders = [holder(10)]
+    scan = Rescanner(world)
+    scan()
+    world.holders = [holder(12, disposition="monitor")]
+    world.listed = [12]
+    world.ticker.now += 1
+    scan()
+    assert world.asked == 1
+    world.holders.append(holder(13, disposition="foreign"))
+    world.ticker.now += 2
+    scan()
+    assert world.asked == 2
+    assert world.with_pids[-1] == [12, 10]
+
+
+def test_a_new_target_needs_no_list() -> None:
+    world = World([10])
+    scan = Rescanner(world)
+    scan()
+    world.holders = [holder(12)]
+    world.ticker.now += 9
+    scan()
+    assert world.asked == 1
+
+
+def test_a_hung_nvidia_smi_is_not_asked_again() -> None:
+    world = World([])
+    world.state = "hung"
+    scan = Rescanner(world)
+    scan()
+    world.holders = [holder(12, disposition="monitor")]
+    world.ticker.now += 9
+    scan()
+    assert world.asked == 1
+
+
+def test_the_memory_of_all_gpus_together() -> None:
+    world = World([])
+    assert world.used_mib() == 12
+    world.used = [5, None]
+    assert world.used_mib() is None
+    world.used, world.state = [5], "error"
+    assert world.used_mib() is None

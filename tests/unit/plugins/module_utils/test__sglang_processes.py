@@ -1,0 +1,225 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The server's processes and the owner of its port: in a made-up /proc, and among real processes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import time
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
+    listening_sockets,
+    look_at_processes,
+    read_process,
+    seconds_since_boot,
+)
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import ServerProcess
+
+TCP_HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+GROUP = "/system.slice/sglang.service"
+
+
+class Proc:
+    """A folder that looks like /proc."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        (root / "net").mkdir(parents=True)
+        self.listens(())
+
+    def process(
+        self, pid: int, ppid: int, cmdline: str = "", state: str = "S", group: str = "/", sockets: tuple[int, ...] = ()
+    ) -> None:
+        folder = self.root / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        fields = [
+            state,
+            str(ppid),
+            *["0", "0", "0", "0", "0", "0", "0", "0", "0", "30", "12", "0", "0", "20", "0", "1", "0"],
+            "4711",
+            "0",
+        ]
+        (folder / "stat").write_text(f"{pid} (a) b c) {' '.join(fields)}\n")
+        (folder / "cmdline").write_bytes(cmdline.replace(" ", "\0").encode() + b"\0" if cmdline else b"")
+        (folder / "cgroup").write_text(f"0::{group}\n")
+        for number, inode in enumerate(sockets):
+            (folder / "fd" / str(number)).symlink_to(f"socket:[{inode}]")
+
+    def listens(self, sockets: tuple[tuple[str, int, int], ...], table: str = "tcp", state: str = "0A") -> None:
+        lines = [
+            f"   {i}: {address}:{port:04X} 00000000:0000 {state} 0:0 00:0 0  1000 0 {inode} 1 0\n"
+            for i, (address, port, inode) in enumerate(sockets)
+        ]
+        (self.root / "net" / table).write_text(TCP_HEAD + "".join(lines))
+
+    def look(self, main: int | None = 100, group: str = GROUP, host: str = "127.0.0.1", unit: bool = True) -> object:
+        return look_at_processes(main, group, host, 30000, unit=unit, proc_root=str(self.root))
+
+
+@pytest.fixture
+def proc(tmp_path: pathlib.Path) -> Proc:
+    made = Proc(tmp_path / "proc")
+    made.process(1, 0, "/sbin/init")
+    made.process(100, 1, "python -m sglang.launch_server", group=GROUP, sockets=(7,))
+    for rank in range(3):
+        made.process(110 + rank, 100, f"sglang::scheduler_TP{rank}", group=GROUP)
+    made.process(120, 100, "sglang::detokenizer", group=GROUP)
+    made.listens((("0100007F", 30000, 7),))
+    return made
+
+
+def test_workers_and_listener_of_a_unit(proc: Proc) -> None:
+    seen = proc.look()
+    assert seen.main.pid == 100
+    assert seen.worker_ranks() == ("TP0", "TP1", "TP2")
+    assert (seen.ours, seen.foreign) == (True, None)
+    assert [(listener.address, listener.pid) for listener in seen.listeners] == [("127.0.0.1", 100)]
+    assert seen.cpu_ticks == 5 * 42
+
+
+def test_workers_are_found_by_descent_where_there_is_no_control_group(proc: Proc) -> None:
+    assert len(proc.look(group="").workers) == 3
+    assert len(proc.look(group="/").workers) == 3
+
+
+def test_workers_are_found_by_control_group_where_they_lost_their_parent(proc: Proc) -> None:
+    proc.process(113, 1, "sglang::scheduler_TP3", group=GROUP + "/sub")
+    proc.process(114, 1, "sglang::scheduler_TP4", group="/system.slice/sglang.service2")
+    assert proc.look().worker_ranks() == ("TP0", "TP1", "TP2", "TP3")
+
+
+def test_dead_workers_are_not_counted(proc: Proc) -> None:
+    proc.process(113, 100, "", state="Z", group=GROUP)
+    proc.process(114, 100, "sglang::scheduler_TP4", state="Z", group=GROUP)
+    assert len(proc.look().workers) == 3
+
+
+def test_ranks_with_several_parts(proc: Proc) -> None:
+    proc.process(113, 100, "sglang::scheduler_DP1_PP0_TP3_EP3", group=GROUP)
+    assert "DP1_PP0_TP3" in proc.look().worker_ranks()
+
+
+def test_a_port_of_another_process_is_foreign(proc: Proc) -> None:
+    proc.process(900, 1, "python old_server", sockets=(8,))
+    proc.listens((("00000000", 30000, 8),))
+    seen = proc.look()
+    assert seen.ours is False
+    assert (seen.foreign.pid, seen.foreign.cmdline, seen.foreign.address) == (900, "python old_server", "0.0.0.0")
+
+
+def test_a_port_that_is_shared_with_another_process_still_is_ours(proc: Proc) -> None:
+    proc.process(900, 1, "python other", sockets=(8,))
+    proc.listens((("0100007F", 30000, 7), ("00000000", 30000, 8)))
+    assert (proc.look().ours, proc.look().foreign) == (True, None)
+
+
+def test_an_owner_that_cannot_be_seen_is_somebody_else_when_the_unit_can_be_read(proc: Proc) -> None:
+    proc.listens((("0100007F", 30000, 99),))
+    seen = proc.look()
+    assert seen.foreign.pid is None
+    assert seen.ours is False
+
+
+def test_an_owner_that_cannot_be_seen_is_unknown_when_the_unit_cannot_be_read(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc.listens((("0100007F", 30000, 99),))
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        if str(path).endswith("/100/fd"):
+            raise PermissionError(13, "no")
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    seen = proc.look()
+    assert (seen.ours, seen.foreign) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("table", "address", "host", "found"),
+    [
+        ("tcp", "0100007F", "127.0.0.1", "127.0.0.1"),
+        ("tcp", "00000000", "127.0.0.1", "0.0.0.0"),
+        ("tcp", "0100007F", "0.0.0.0", "127.0.0.1"),
+        ("tcp", "0500000A", "127.0.0.1", None),
+        ("tcp", "0500000A", "10.0.0.5", "10.0.0.5"),
+        ("tcp", "0100007F", "localhost", "127.0.0.1"),
+        ("tcp6", "00000000000000000000000000000000", "127.0.0.1", "::"),
+        ("tcp6", "00000000000000000000000001000000", "::1", "::1"),
+        ("tcp6", "0000000000000000FFFF00000100007F", "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_addresses(proc: Proc, table: str, address: str, host: str, found: str | None) -> None:
+    proc.listens(())
+    proc.listens(((address, 30000, 5), (address, 30001, 6)), table)
+    assert listening_sockets(host, 30000, str(proc.root)) == ({"5": found} if found else {})
+
+
+def test_connections_are_not_listeners(proc: Proc) -> None:
+    proc.listens((("0100007F", 30000, 7),), state="01")
+    assert proc.look().listeners == ()
+
+
+def test_unreadable_socket_tables_are_unknown_not_empty(proc: Proc) -> None:
+    (proc.root / "net" / "tcp").unlink()
+    assert proc.look().listeners is None
+
+
+def test_without_a_unit_the_listener_is_the_server(proc: Proc) -> None:
+    seen = proc.look(main=None, group="", unit=False)
+    assert seen.main.pid == 100
+    assert len(seen.workers) == 3
+    assert (seen.ours, seen.foreign) == (True, None)
+
+
+def test_a_container_s_runner_is_not_the_server(proc: Proc) -> None:
+    proc.process(200, 1, "/usr/bin/docker run image", group="/system.slice/other.service")
+    seen = proc.look(main=200, group="/system.slice/other.service")
+    assert seen.outside
+    assert (seen.ours, seen.foreign) == (None, None)
+    assert len(seen.workers) == 3
+
+
+def test_a_main_process_that_is_gone(proc: Proc) -> None:
+    seen = proc.look(main=555, group="")
+    assert (seen.main, seen.members, seen.workers) == (None, (), ())
+
+
+def test_an_empty_proc_is_no_error(tmp_path: pathlib.Path) -> None:
+    seen = look_at_processes(1, "", "127.0.0.1", 1, proc_root=str(tmp_path / "none"))
+    assert seen.main is None
+    assert seen.listeners is None
+
+
+def test_real_processes(tmp_path: pathlib.Path) -> None:
+    with ServerProcess(workers=3) as server:
+        server.wait_for_port()
+        end = time.monotonic() + 30
+        while True:
+            seen = look_at_processes(server.pid, "", "127.0.0.1", server.port)
+            if len(seen.workers) == 3 or time.monotonic() > end:
+                break
+            time.sleep(0.1)
+        assert seen.worker_ranks() == ("TP0", "TP1", "TP2")
+        assert (seen.ours, seen.foreign) == (True, None)
+        other = look_at_processes(os.getpid(), "", "127.0.0.1", server.port)
+        assert other.ours is True  # the server is a child of this test
+        with socket.socket() as mine:
+            mine.bind(("127.0.0.1", 0))
+            mine.listen(1)
+            seen = look_at_processes(server.pid, "", "127.0.0.1", mine.getsockname()[1])
+            assert (seen.ours, seen.foreign.pid) == (False, os.getpid())
+
+
+def test_the_start_of_a_real_process() -> None:
+    me = read_process(os.getpid())
+    assert me is not None
+    age = seconds_since_boot() - me.started_after_boot()
+    assert 0 <= age < 3600

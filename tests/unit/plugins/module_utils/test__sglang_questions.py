@@ -1,0 +1,123 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is asked of a server, and how its answers are read."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions import (
+    Load,
+    Requests,
+    ask_generation,
+    ask_load,
+    ask_models,
+    compare_loads,
+)
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import FakeOpener, answer
+
+METRICS = b"""# HELP sglang:num_running_reqs The number of running requests.
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{engine_type="unified",model_name="kimi",tp_rank="0"} 3.0
+sglang:num_queue_reqs{engine_type="unified",model_name="kimi",tp_rank="0"} 2.0
+sglang:generation_tokens_total{model_name="kimi"} 1.2e+06
+sglang:prompt_tokens_total{model_name="kimi"} 500.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "ids"),
+    [
+        (answer({"data": [{"id": "a"}, {"id": "b"}]}), ("a", "b")),
+        (answer({"data": []}), ()),
+        (answer({"data": "x"}), None),
+        (answer([]), None),
+        (Answer(status=200, body=b"<html>"), None),
+        (Answer(status=401), None),
+        (Answer(failure="timeout"), None),
+    ],
+)
+def test_models(given: Answer, ids: tuple[str, ...] | None) -> None:
+    assert ask_models(FakeOpener({"/v1/models": given})).ids == ids
+
+
+@pytest.mark.parametrize(
+    ("answers", "ok", "asked"),
+    [
+        ({"/v1/completions": answer({"choices": [{"text": ""}]})}, True, 1),
+        ({"/v1/completions": answer({"choices": []}), "/generate": Answer(status=500)}, False, 2),
+        ({"/v1/completions": Answer(status=400), "/generate": answer({"output_ids": [1], "meta_info": {}})}, True, 2),
+        ({"/v1/completions": Answer(status=400)}, False, 2),
+        ({"/v1/completions": Answer(status=401)}, False, 1),
+        ({"/v1/completions": Answer(status=503)}, False, 1),
+        ({"/v1/completions": Answer(failure="timeout")}, False, 1),
+        ({"/v1/completions": Answer(status=200, body=b"nonsense"), "/generate": answer({})}, False, 2),
+    ],
+)
+def test_generation(answers: dict[str, Answer], ok: bool, asked: int) -> None:
+    opener = FakeOpener(answers)
+    assert ask_generation(opener, "kimi", 25.0).ok is ok
+    assert len(opener.asked) == asked
+
+
+def test_the_answer_that_says_more_is_kept() -> None:
+    opener = FakeOpener({"/v1/completions": Answer(status=500, body=b"CUDA error"), "/generate": Answer(status=404)})
+    assert ask_generation(opener, "kimi", 25.0).answer.body == b"CUDA error"
+
+
+@pytest.mark.parametrize(
+    ("answers", "load"),
+    [
+        (
+            {
+                "/v1/loads": answer(
+                    {
+                        "loads": [
+                            {"dp_rank": 0, "num_running_reqs": 1, "num_waiting_reqs": 2, "num_used_tokens": 30},
+                            {"dp_rank": 1, "num_running_reqs": 3, "num_waiting_reqs": 0, "num_used_tokens": 7},
+                        ]
+                    }
+                )
+            },
+            Load(4, 2, (30.0, 7.0)),
+        ),
+        ({"/metrics": Answer(status=200, body=METRICS)}, Load(3, 2, (1.2e6, 500.0))),
+        (
+            {"/server_info": answer({"internal_states": [{"num_running_reqs": 1, "num_waiting_reqs": 0}]})},
+            Load(1, 0, None),
+        ),
+        ({"/server_info": answer({"internal_states": [{"last_gen_throughput": 1.0}]})}, Load()),
+        ({"/v1/loads": answer({"loads": [{"odd": 1}]})}, Load()),
+        ({"/v1/loads": answer({"loads": []})}, Load()),
+        ({"/v1/loads": Answer(failure="timeout")}, Load()),
+        ({"/metrics": Answer(status=200, body=b"nothing of ours 1\n")}, Load()),
+        ({}, Load()),
+    ],
+)
+def test_load(answers: dict[str, t.Any], load: Load) -> None:
+    assert ask_load(FakeOpener(answers)) == load
+
+
+def test_a_server_that_does_not_answer_is_not_asked_three_times() -> None:
+    opener = FakeOpener({"/v1/loads": Answer(failure="timeout")})
+    ask_load(opener)
+    assert opener.asked == ["/v1/loads"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "requests"),
+    [
+        (Load(1, 0, (1.0,)), Load(1, 0, (2.0,)), Requests(1, 0, True)),
+        (Load(1, 0, (1.0,)), Load(1, 0, (1.0,)), Requests(1, 0, False)),
+        (Load(0, 0, (1.0,)), Load(0, 0, (1.0,)), Requests(0, 0, None)),
+        (Load(), Load(1, 0, (1.0,)), Requests(1, 0, None)),
+        (Load(), Load(), Requests()),
+    ],
+)
+def test_whether_the_model_moves(before: Load, after: Load, requests: Requests) -> None:
+    assert compare_loads(before, after) == requests

@@ -1,0 +1,442 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The waiting, on a clock that passes only when somebody sleeps."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import time
+import typing as t
+import zlib
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import (
+    HealthLook,
+    Observation,
+    Target,
+    judge,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source import Chunk
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
+    Listener,
+    Process,
+    ServerProcesses,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions import Generation, Models
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_ready import (
+    FATAL_GRACE,
+    Wait,
+    WaitOptions,
+    WaitResult,
+    WaitState,
+    begin,
+    from_token,
+    to_token,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import UnitState
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, FakeClock
+
+TARGET = Target("sglang.service", "127.0.0.1", 30000, served_model_name="kimi", expected_workers=2)
+OK = Answer(status=200, seconds=1.0)
+START = 1_700_000_000.0
+
+
+def stamped(second: float, text: str, rank: str = "") -> str:
+    return time.strftime("[%Y-%m-%d %H:%M:%S", time.localtime(START + second)) + f"{rank}] {text}"
+
+
+class World:
+    """A server whose parts change at given seconds after the wait began."""
+
+    def __init__(self, *, memory: t.Callable[[float], int | None] | None = None) -> None:
+        self.clock = FakeClock()
+        self.began = self.clock.now
+        self.events: list[tuple[float, dict[str, t.Any]]] = []
+        self.log: list[tuple[float, str]] = []
+        self.written = 0
+        self.cpu: t.Callable[[float], int] = lambda now: 0
+        self.memory = memory
+        self.looks = 0
+        self.journal = False
+        self.invocations: list[str] = []
+        self.now_is = {
+            "unit": UnitState("sglang.service", "running", "active", "running", main_pid=100, restarts=0),
+            "main": Process(100, 1, 4711, "S", 0, "python -m sglang.launch_server"),
+            "workers": 2,
+            "health": None,
+            "model": "kimi",
+            "foreign": None,
+            "models_status": 200,
+        }
+
+    def at(self, second: float, **changes: t.Any) -> World:
+        self.events.append((second, changes))
+        return self
+
+    def unit_at(self, second: float, **changes: t.Any) -> World:
+        return self.at(second, unit=dataclasses.replace(t.cast(UnitState, self.now_is["unit"]), **changes))
+
+    def says(self, second: float, text: str, rank: str = " TP0") -> World:
+        self.log.append((second, stamped(second, text, rank)))
+        return self
+
+    @property
+    def elapsed(self) -> float:
+        return self.clock.now - self.began
+
+    def look(self, update_log: t.Callable[..., t.Any]) -> HealthLook:
+        self.looks += 1
+        for second, changes in self.events:
+            if second <= self.elapsed:
+                self.now_is.update(changes)
+        self.events = [event for event in self.events if event[0] > self.elapsed]
+        state = t.cast(t.Any, self.now_is)
+        unit, main = state["unit"], state["main"]
+        log = update_log(unit, START if main is not None else None)
+        up = state["health"] is not None
+        workers = tuple(Process(110 + i, 100, 1, "S", 0, f"sglang::scheduler_TP{i}") for i in range(state["workers"]))
+        mine = (Listener("127.0.0.1", 100),) if up else ()
+        processes = ServerProcesses(
+            main=main,
+            members=(100,),
+            workers=workers,
+            listeners=(state["foreign"],) if state["foreign"] else mine,
+            ours=False if state["foreign"] else (True if up else None),
+            foreign=state["foreign"],
+            cpu_ticks=self.cpu(self.elapsed),
+        )
+        health = Answer(status=state["health"], seconds=0.1) if up else None
+        healthy = up and state["health"] == 200
+        models = Models(Answer(status=state["models_status"]), (state["model"],)) if healthy else None
+        seen = Observation(unit, processes, log, health, models, Generation(True, OK) if healthy else None)
+        verdict, reason, witnesses = judge(TARGET, seen, redact)
+        return HealthLook(TARGET.name, verdict, reason, seen, witnesses, START)
+
+    def read(self, unit: UnitState | None, since: float | None, position: t.Any) -> Chunk:
+        self.invocations.append(unit.invocation if unit else "")
+        first = (position or {}).get("n", 0)
+        lines = [line for second, line in self.log if second <= self.elapsed]
+        return Chunk(tuple(lines[first:]), position={"n": len(lines)}, this_run=self.journal)
+
+    def wait(self, state: WaitState | None = None, **options: t.Any) -> WaitResult:
+        chosen = {"timeout": 2700.0, "progress_timeout": 600.0, "settle": 5.0, "slice": None, **options}
+        return Wait(
+            WaitOptions(**chosen),
+            state or begin(self.clock),
+            look=self.look,
+            read_log=self.read,
+            clock=self.clock,
+            redact=redact,
+            memory=(lambda: self.memory(self.elapsed)) if self.memory else None,
+        ).run()
+
+
+def loading(world: World) -> World:
+    """A start that takes 100 s."""
+    world.says(20, f"server_args=ServerArgs(api_key='{KEY}')", "").says(30, "Init parallel begin.")
+    world.says(35, "Load weight begin. avail mem=94.00 GB").says(65, "Load weight end. elapsed=30 s")
+    world.says(70, "Capture target decode CUDA graph begin. backend=full").says(
+        88, "max_total_num_tokens=1, context_len=1"
+    )
+    world.says(90, "Uvicorn running on http://127.0.0.1:30000", "").says(
+        95, "The server is fired up and ready to roll!", ""
+    )
+    return world.at(90, health=503).at(95, health=200)
+
+
+def test_a_start_that_works() -> None:
+    world = loading(World())
+    result = world.wait()
+    assert (result.verdict, result.finished, result.guess) == ("ready", True, None)
+    assert 100 <= result.waited <= 102
+    assert dict(result.stages) == {
+        "launch": 30.0,
+        "init_distributed": 5.0,
+        "load_weights": 30.0,
+        "allocate_memory": 5.0,
+        "capture_graphs": 18.0,
+        "open_port": 2.0,
+        "warm_up": 5.0,
+    }
+
+
+def test_the_settling_time_costs_one_more_look_not_one_a_second() -> None:
+    world = World().at(0, health=200)
+    assert world.wait(settle=30.0).verdict == "ready"
+    assert world.looks == 2
+    assert World().at(0, health=200).wait(settle=0.0).waited == 0.0
+
+
+def test_a_server_that_dies_while_it_settles_is_not_ready() -> None:
+    world = World().at(0, health=200)
+    world.at(3, main=None, workers=0, health=None).unit_at(3, phase="failed", active_state="failed", result="signal")
+    result = world.wait(settle=5.0)
+    assert result.verdict == "failed"
+    assert result.waited < 10
+
+
+def test_a_server_that_is_restarted_while_it_settles_is_not_ready() -> None:
+    world = World().at(0, health=200).at(3, main=Process(200, 1, 9999, "S", 0, "python"))
+    result = world.wait(settle=5.0)
+    assert result.verdict == "failed"
+    assert "main process 100 died" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "seconds"),
+    [
+        ({"phase": "failed", "active_state": "failed", "result": "exit-code"}, "failed", 2),
+        ({"phase": "stopped", "active_state": "inactive"}, "stopped", 2),
+        ({"phase": "stopping", "active_state": "deactivating"}, "stopped", 2),
+        ({"phase": "restarting", "restarts": 0}, "failed", 2),
+        ({"phase": "restarting", "restarts": 1}, "failed", 1),
+        ({"phase": "failed", "result": "start-limit-hit"}, "crash_looping", 1),
+        ({"phase": "absent"}, "absent", 1),
+        ({"restarts": 1}, "failed", 1),
+    ],
+)
+def test_the_end_of_the_unit_ends_the_wait(changes: dict[str, t.Any], verdict: str, seconds: int) -> None:
+    world = World().unit_at(40, **changes)
+    result = world.wait()
+    assert result.verdict == verdict
+    assert 40 <= result.waited <= 40 + seconds
+
+
+def test_what_a_look_in_the_middle_of_a_change_shows_once_ends_nothing() -> None:
+    world = World().unit_at(10, phase="stopped").unit_at(10.5, phase="running").at(20, health=200)
+    assert world.wait().verdict == "ready"
+
+
+def test_a_unit_that_is_not_started_yet_but_queued_is_waited_for() -> None:
+    world = World().unit_at(0, phase="queued", active_state="inactive").unit_at(30, phase="running").at(60, health=200)
+    assert world.wait().verdict == "ready"
+
+
+def test_the_guard_is_a_stage_and_its_waiting_is_not_standing_still() -> None:
+    world = World().unit_at(0, phase="guard").unit_at(900, phase="running").at(960, health=200)
+    world.at(0, main=None, workers=0).at(900, main=world.now_is["main"], workers=2)
+    result = world.wait(progress_timeout=100.0)
+    assert result.verdict == "ready"
+    assert result.stages["guard"] == 900.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"foreign": Listener("0.0.0.0", 900, cmdline="python old")}, "port_taken"),
+        ({"health": 200, "model": "other"}, "wrong_model"),
+        ({"health": 200, "models_status": 401}, "unauthorized"),
+        ({"health": 200, "models_status": 403}, "unauthorized"),
+        ({"health": 200, "workers": 1}, "failed"),
+        ({"health": 404}, "failed"),
+    ],
+)
+def test_what_cannot_get_better_ends_the_wait(changes: dict[str, t.Any], verdict: str) -> None:
+    result = World().at(5, **changes).wait()
+    assert result.verdict == verdict
+    assert result.waited <= 7
+
+
+def test_a_worker_that_disappears_ends_the_wait_long_before_the_launcher_notices() -> None:
+    world = loading(World()).at(50, workers=1)
+    result = world.wait()
+    assert (result.verdict, result.reason) == ("failed", "1 of 2 workers are left")
+    assert result.waited <= 52
+
+
+def test_workers_that_come_late_are_no_loss() -> None:
+    world = World().at(0, workers=0).at(10, workers=1).at(20, workers=2).at(30, health=200)
+    assert world.wait().verdict == "ready"
+
+
+def test_a_fatal_line_ends_the_wait_after_the_rest_of_it_was_read() -> None:
+    world = loading(World()).says(50, "Scheduler hit an exception: Traceback (most recent call last):")
+    world.log.append((51, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"))
+    world.log.sort()
+    result = world.wait()
+    assert result.verdict == "failed"
+    assert "Scheduler hit an exception" in result.reason
+    assert 50 + FATAL_GRACE - 1 <= result.waited <= 52 + FATAL_GRACE
+    assert result.guess is not None
+    assert "out of memory" in result.guess.cause
+    message = result.message()
+    assert "stage load_weights" in message
+    assert "Tried to allocate" in message
+    assert "mem-fraction-static" in message
+    assert KEY not in message
+
+
+def test_a_fatal_line_and_a_dead_unit_end_it_at_once() -> None:
+    world = loading(World()).says(50, "Scheduler hit an exception: x").unit_at(50, phase="failed")
+    world.log.sort()
+    assert world.wait().waited <= 51
+
+
+def test_silence_ends_the_wait_and_names_what_may_stall() -> None:
+    world = World().says(30, "Init parallel begin.")
+    result = world.wait(progress_timeout=100.0)
+    assert result.verdict == "no_progress"
+    assert 129 <= result.waited <= 132
+    assert result.guess is not None
+    assert "NCCL" in result.guess.cause
+
+
+def test_one_line_a_minute_is_progress() -> None:
+    world = World().at(1000, health=200)
+    for minute in range(20):
+        world.says(minute * 60, f"still compiling kernel {minute}")
+    assert world.wait(progress_timeout=100.0).verdict == "ready"
+
+
+def test_a_moving_bar_is_progress() -> None:
+    world = World().says(0, "Load weight begin.").at(1000, health=200)
+    for step in range(20):
+        world.log.append((step * 50, f"Multi-thread loading shards: {step}% Completed | {step}/64 [x]"))
+    assert world.wait(progress_timeout=100.0).verdict == "ready"
+
+
+def test_cpu_time_is_progress() -> None:
+    world = World().says(0, "Capture target decode CUDA graph begin.").at(1000, health=200)
+    world.cpu = lambda now: int(now * 100)
+    assert world.wait(progress_timeout=100.0).verdict == "ready"
+
+
+def test_the_idling_of_waiting_processes_is_no_progress() -> None:
+    world = World().says(0, "Load weight begin.")
+    world.cpu = lambda now: int(now * 3)
+    assert world.wait(progress_timeout=100.0).verdict == "no_progress"
+
+
+def test_a_collective_that_spins_is_no_progress() -> None:
+    world = World().says(0, "Init parallel begin.")
+    world.cpu = lambda now: int(now * 800)
+    assert world.wait(progress_timeout=100.0).verdict == "no_progress"
+
+
+def test_growing_gpu_memory_is_progress_and_is_asked_for_rarely() -> None:
+    asked: list[float] = []
+
+    def memory(now: float) -> int:
+        asked.append(now)
+        return int(now)
+
+    world = World(memory=memory).says(0, "Init parallel begin.").at(500, health=200)
+    assert world.wait(progress_timeout=100.0).verdict == "ready"
+    assert len(asked) <= 50
+
+
+@pytest.mark.parametrize("memory", [lambda now: 500, lambda now: None], ids=["still", "unknown"])
+def test_gpu_memory_that_stands_still_or_is_unknown_is_no_progress(memory: t.Callable[[float], int | None]) -> None:
+    world = World(memory=memory).says(0, "Init parallel begin.")
+    assert world.wait(progress_timeout=100.0).verdict == "no_progress"
+
+
+def test_the_total_time_ends_it_whatever_moves() -> None:
+    world = World().says(0, "Load weight begin.")
+    world.cpu = lambda now: int(now * 100)
+    result = world.wait(timeout=300.0)
+    assert result.verdict == "starting"
+    assert "not ready within 300 s" in result.reason
+    assert 300 <= result.waited <= 302
+
+
+def test_lines_of_an_earlier_run_are_not_taken_for_this_one() -> None:
+    world = World().at(30, health=200)
+    world.log = [(0, stamped(-60, "Scheduler hit an exception: old")), (0, stamped(-59, "The server is fired up"))]
+    assert world.wait().verdict == "ready"
+    world = World().at(30, health=200)
+    world.log = [(0, stamped(-60, "Scheduler hit an exception: old"))]
+    assert world.wait(begin(world.clock, position={"n": 1})).verdict == "ready"
+    world = World()
+    world.journal = True
+    world.log = [(0, "launch_server.py: error: unrecognized arguments: --nonsense")]
+    world.unit_at(1, phase="failed", exit_status=2)
+    result = world.wait()
+    assert result.guess is not None
+    assert "arguments" in result.guess.cause
+    assert "may be an earlier" not in result.message()
+
+
+def test_doubtful_lines_are_called_so() -> None:
+    world = World().at(0, main=None, workers=0).unit_at(0, phase="failed", active_state="failed")
+    world.log = [(0, stamped(-60, "server_args={}")), (0, stamped(-59, "x Error y"))]
+    message = world.wait().message()
+    assert "may be an earlier run's" in message
+    assert "x Error y" in message
+
+
+def test_no_log_at_all_is_said() -> None:
+    message = World().unit_at(0, phase="failed", exit_status=203).wait().message()
+    assert "The log shows no line of this run." in message
+    assert "could not execute" in message
+
+
+def test_the_exit_status_helps_to_guess() -> None:
+    result = World().unit_at(0, phase="failed", exit_status=75).wait()
+    assert result.guess is not None
+    assert "lock" in result.guess.cause
+
+
+def test_the_journal_of_the_run_that_died_is_read_to_its_end() -> None:
+    world = World().unit_at(0, invocation="first").unit_at(10, invocation="second", restarts=1)
+    world.wait()
+    assert set(world.invocations) == {"first"}
+
+
+def test_slices_come_to_the_same_end_as_one_wait() -> None:
+    whole = loading(World()).wait()
+    world = loading(World())
+    state: WaitState = begin(world.clock)
+    slices = 0
+    while True:
+        result = world.wait(state, slice=7.0)
+        slices += 1
+        if result.finished:
+            break
+        assert result.verdict == "starting"
+        token = to_token(result.state, "a b")
+        assert KEY not in token
+        assert KEY not in zlib.decompress(base64.urlsafe_b64decode(token)).decode()
+        state = from_token(token, "a b", world.clock)
+        assert state == result.state
+    assert slices > 10
+    assert (result.verdict, dict(result.stages)) == (whole.verdict, dict(whole.stages))
+    assert abs(result.waited - whole.waited) <= 2
+
+
+def test_both_clocks_go_on_over_slices() -> None:
+    for options, verdict in (({"timeout": 50.0}, "starting"), ({"progress_timeout": 50.0}, "no_progress")):
+        world = World()
+        result = world.wait(slice=4.0, **options)
+        while not result.finished:
+            result = world.wait(from_token(to_token(result.state, "s"), "s", world.clock), slice=4.0, **options)
+        assert result.verdict == verdict
+        assert 50 <= result.waited <= 56
+
+
+@pytest.mark.parametrize(
+    "token", ["", "x", "e30=", "ümlaut", "AAAA", base64.urlsafe_b64encode(zlib.compress(b"{}")).decode()]
+)
+def test_what_is_no_token_gets_a_sentence(token: str) -> None:
+    with pytest.raises(ValueError, match="leave it out to begin a new wait"):
+        from_token(token, "a b", FakeClock())
+
+
+def test_a_token_serves_no_other_wait_and_no_other_boot() -> None:
+    clock = FakeClock()
+    token = to_token(begin(clock), "a b")
+    with pytest.raises(ValueError, match="leave it out"):
+        from_token(token, "a c", clock)
+    with pytest.raises(ValueError, match="last boot"):
+        from_token(token, "a b", FakeClock(1.0))
+    data = json.loads(zlib.decompress(base64.urlsafe_b64decode(token)))
+    data["state"]["more"] = 1
+    with pytest.raises(ValueError, match="leave it out"):
+        from_token(base64.urlsafe_b64encode(zlib.compress(json.dumps(data).encode())).decode(), "a b", clock)

@@ -1,0 +1,196 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Signals to real processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _signalling
+from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import (
+    Aim,
+    KernelSignaller,
+    PidfdAim,
+    StartTimeAim,
+    start_time_of,
+)
+
+HOLD_NODE = pathlib.Path(__file__).with_name("hold_node.py")
+LONG = 60
+
+
+def no_pidfd(pid: int) -> int:
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+@pytest.fixture
+def sleeper() -> t.Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as process:
+        yield process
+        process.kill()
+
+
+def start_of(process: subprocess.Popen[bytes]) -> int:
+    found = start_time_of(process.pid)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(params=["pidfd", "start time"])
+def signaller(request: pytest.FixtureRequest) -> KernelSignaller:
+    if request.param == "pidfd":
+        try:
+            os.close(_signalling.pidfd_open(os.getpid()))
+        except OSError as error:
+            pytest.skip(f"this kernel or sandbox has no pidfd: {error}")
+        return KernelSignaller()
+    return KernelSignaller(open_pidfd=no_pidfd)
+
+
+def aim_at(signaller: KernelSignaller, process: subprocess.Popen[bytes]) -> Aim:
+    aim = signaller.aim(process.pid, start_of(process))
+    assert aim is not None
+    return aim
+
+
+def test_the_right_kind_of_aim_is_made(sleeper: subprocess.Popen[bytes]) -> None:
+    assert isinstance(aim_at(KernelSignaller(open_pidfd=no_pidfd), sleeper), StartTimeAim)
+
+
+def test_a_signal_arrives_and_the_end_is_noticed(signaller: KernelSignaller, sleeper: subprocess.Popen[bytes]) -> None:
+    aim = aim_at(signaller, sleeper)
+    assert not aim.gone()
+    assert not signaller.wait([aim], 0.0)
+    assert aim.send(signal.SIGTERM) == "sent"
+    began = time.monotonic()
+    if isinstance(aim, PidfdAim):
+        assert signaller.wait([aim], LONG)
+        assert time.monotonic() - began < LONG / 2
+    assert sleeper.wait(LONG) == -signal.SIGTERM
+    deadline = time.monotonic() + LONG
+    while not aim.gone():
+        assert time.monotonic() < deadline
+    assert aim.send(signal.SIGTERM) == "gone"
+    aim.close()
+
+
+def test_a_process_of_another_start_time_is_not_aimed_at(
+    signaller: KernelSignaller, sleeper: subprocess.Popen[bytes]
+) -> None:
+    assert signaller.aim(sleeper.pid, start_of(sleeper) + 1) is None
+    assert sleeper.poll() is None
+
+
+def test_a_process_that_has_gone_is_not_aimed_at(signaller: KernelSignaller, sleeper: subprocess.Popen[bytes]) -> None:
+    start = start_of(sleeper)
+    sleeper.kill()
+    sleeper.wait(LONG)
+    assert signaller.aim(sleeper.pid, start) is None
+
+
+@pytest.mark.parametrize("pid", [1, 0, -1])
+def test_nobody_aims_at_pid_1(signaller: KernelSignaller, pid: int) -> None:
+    with pytest.raises(AssertionError, match="Contract violation"):
+        signaller.aim(pid, 1)
+
+
+def test_without_pidfd_the_start_time_is_read_right_before_the_signal(
+    sleeper: subprocess.Popen[bytes], tmp_path: pathlib.Path
+) -> None:
+    """The PID was taken over between the aim and the signal."""
+    killed: list[tuple[int, int]] = []
+    folder = tmp_path / "4711"
+    folder.mkdir()
+    stat = (pathlib.Path("/proc") / str(os.getpid()) / "stat").read_text()
+    head, _paren, tail = stat.rpartition(")")
+    fields = tail.split()
+
+    def born_at(ticks: int) -> None:
+        fields[19] = str(ticks)
+        (folder / "stat").write_text(f"{head}) {' '.join(fields)}\n")
+
+    born_at(100)
+    signaller = KernelSignaller(
+        proc_root=str(tmp_path), open_pidfd=no_pidfd, kill=lambda pid, signum: killed.append((pid, signum))
+    )
+    aim = signaller.aim(4711, 100)
+    assert aim is not None
+    assert aim.send(15) == "sent"
+    assert killed == [(4711, 15)]
+    born_at(101)
+    assert aim.send(9) == "gone"
+    assert aim.gone()
+    assert killed == [(4711, 15)]
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(ProcessLookupError, "gone"), (PermissionError, "refused")])
+def test_what_the_kernel_answers(error: type[OSError], outcome: str, sleeper: subprocess.Popen[bytes]) -> None:
+    def kill(pid: int, signum: int) -> None:
+        raise error
+
+    aim = KernelSignaller(open_pidfd=no_pidfd, kill=kill).aim(sleeper.pid, start_of(sleeper))
+    assert aim is not None
+    assert aim.send(15) == outcome
+
+
+def test_the_system_calls_by_number(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Python that was built without them."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.delattr(signal, "pidfd_send_signal", raising=False)
+    aim = aim_at(KernelSignaller(), sleeper)
+    if not isinstance(aim, PidfdAim):
+        pytest.skip("this kernel or sandbox has no pidfd")
+    assert aim.send(signal.SIGTERM) == "sent"
+    assert sleeper.wait(LONG) == -signal.SIGTERM
+    assert aim.send(signal.SIGTERM) == "gone"
+    with pytest.raises(ProcessLookupError):
+        _signalling.pidfd_open(2**22 - 1)
+
+
+def test_a_zombie_leader_with_a_living_thread_has_not_gone(signaller: KernelSignaller, tmp_path: pathlib.Path) -> None:
+    node = tmp_path / "nvidia0"
+    node.touch()
+    argv = [sys.executable, str(HOLD_NODE), "zombie-leader", str(node)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"ready")
+        aim = aim_at(signaller, process)
+        assert not signaller.wait([aim], 0.1)
+        assert aim.send(signal.SIGKILL) == "sent"
+        process.wait(LONG)
+
+
+def test_waiting_for_nobody_is_waiting() -> None:
+    slept: list[float] = []
+
+    class Clock:
+        def monotonic(self) -> float:
+            return 0.0
+
+        def wall(self) -> float:
+            return 0.0
+
+        def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+
+    assert not KernelSignaller(Clock()).wait([], 0.5)
+    assert slept == [0.5]
+
+
+@pytest.mark.parametrize("stat", ["", "12 (x", "12 (x) S 1", "nonsense"])
+def test_a_start_time_that_cannot_be_read_is_none(stat: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12/stat").write_text(stat)
+    assert start_time_of(12, str(tmp_path)) is None
+    assert start_time_of(13, str(tmp_path)) is None

@@ -1,0 +1,354 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module as a real process, with plain files as device nodes and processes that really hold them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.modules import gpu_force_release
+
+ROOT = pathlib.Path(gpu_force_release.__file__).parents[5]
+HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
+LONG = 120
+UUIDS = tuple(f"GPU-0000000{n}-1111-2222-3333-444444444444" for n in range(2))
+
+# Holds the node, writes down which signals it gets, and does with TERM what it is told.
+HOLDER = """
+import mmap, os, signal, sys, time
+node, log, on_term = sys.argv[1:4]
+stream = open(node, "rb")
+area = mmap.mmap(stream.fileno(), 4096, prot=mmap.PROT_READ)
+def note(signum, frame):
+    with open(log, "a") as out:
+        out.write(f"{os.getpid()} {signal.Signals(signum).name}\\n")
+    if on_term == "fork":
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(300)
+        os._exit(0)
+    if on_term == "end":
+        os._exit(0)
+signal.signal(signal.SIGTERM, note)
+for dummy in range(int(sys.argv[4]) if len(sys.argv) > 4 else 0):
+    if os.fork() == 0:
+        break
+os.write(1, b"ready %d\\n" % os.getpid())  # one write, since children write to the same pipe
+while True:
+    time.sleep(300)
+"""
+
+NVIDIA_SMI = """#!{python}
+import os, sys
+kind, fields = sys.argv[1].split("=", 1)
+folder = {folder!r}
+with open(os.path.join(folder, "calls"), "a") as calls:
+    calls.write(kind + "\\n")
+if kind == "--query-gpu":
+    used = open(os.path.join(folder, "used")).read().split()
+    for index, mib in enumerate(used):
+        row = {{
+            "index": index, "uuid": {uuids!r}[index], "pci.bus_id": f"00000000:0{{index}}:00.0", "name": "NVIDIA X",
+            "memory.used": mib, "memory.total": 97887, "count": len(used), "driver_version": "580.1",
+            "mig.mode.current": "Disabled", "fabric.state": "[N/A]", "gpu_recovery_action": "None",
+            "persistence_mode": "Enabled", "compute_mode": "Default",
+        }}
+        print(", ".join(str(row.get(field, 0)) for field in fields.split(",")))
+"""
+
+
+class Node:
+    """A folder with device nodes, a nvidia-smi and the processes that were started in it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.log = folder / "signals"
+        self.log.touch()
+        (folder / "dev").mkdir()
+        for name in ("nvidia0", "nvidia1", "nvidiactl"):
+            (folder / "dev" / name).write_bytes(b"\0" * 4096)
+        self.smi = folder / "nvidia-smi"
+        self.smi.write_text(NVIDIA_SMI.format(python=sys.executable, folder=str(folder), uuids=UUIDS))
+        self.smi.chmod(0o755)
+        self.used(0, 0)
+        self.started: list[subprocess.Popen[str]] = []
+
+    def used(self, *mib: int) -> None:
+        (self.folder / "used").write_text(" ".join(str(one) for one in mib))
+
+    def start(self, *argv: str, lines: int = 1, **options: t.Any) -> list[int]:
+        process = subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, text=True, **options)
+        self.started.append(process)
+        assert process.stdout is not None
+        return [int(process.stdout.readline().split()[1]) for dummy in range(lines)]
+
+    def hold(self, on_term: str, children: int = 0) -> list[int]:
+        script = self.folder / "holder.py"
+        script.write_text(HOLDER)
+        node = str(self.folder / "dev/nvidia1")
+        return self.start(str(script), node, str(self.log), on_term, str(children), lines=children + 1)
+
+    def signals(self) -> list[tuple[int, str]]:
+        return [(int(pid), name) for pid, name in (line.split() for line in self.log.read_text().splitlines())]
+
+    def release(self, *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
+        arguments = {
+            "devices": [f"{self.folder}/dev/nvidia*"],
+            "nvidia_smi": str(self.smi),
+            "scope": "own",
+            "ladder": [{"signal": "TERM", "wait": 3}, {"signal": "KILL", "wait": 60}],
+            # This test is the living parent of what it starts, which would be watched.
+            "respawn_watch": 0,
+            "_ansible_check_mode": check,
+            "_ansible_diff": True,
+            **params,
+        }
+        return run(self.folder, arguments)
+
+
+def run(folder: pathlib.Path, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+    path = folder / "args.json"
+    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
+    module = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_force_release"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        env=environment,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    result: dict[str, t.Any] = json.loads(done.stdout)
+    assert (done.returncode != 0) == bool(result.get("failed")), result
+    return result
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> t.Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.wait(LONG)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def gone(*pids: int) -> bool:
+    """Killed processes take a moment to become invisible."""
+    deadline = time.monotonic() + LONG
+    while any(alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+KEYS = {
+    "changed", "msg", "verdict", "holders", "signalled", "would_signal", "stopped", "would_stop", "survivors",
+    "respawned_by", "stale_nodes", "smi_state", "gate", "elapsed_s", "diff",
+}  # fmt: skip
+
+
+def test_nothing_to_do(node: Node) -> None:
+    result = node.release()
+    assert (result["verdict"], result["changed"], result["holders"]) == ("free", False, [])
+    assert result.keys() >= KEYS
+
+
+def test_one_that_ignores_term(node: Node) -> None:
+    (pid,) = node.hold("ignore")
+    result = node.release(wait_idle=True, expected_count=2, timeout=30)
+    assert (result["verdict"], result["changed"], result["gate"]["verdict"]) == ("released", True, "idle")
+    assert [(one["pid"], one["signal"]) for one in result["signalled"]] == [(pid, "TERM"), (pid, "KILL")]
+    assert node.signals() == [(pid, "SIGTERM")]
+    assert gone(pid)
+    assert str(pid) in result["diff"]["before"]
+    assert result["diff"]["after"] == ""
+
+
+def test_only_the_top_of_a_tree_gets_term(node: Node) -> None:
+    pids = node.hold("end", children=3)
+    parent = node.started[0].pid
+    result = node.release()
+    assert result["verdict"] == "released"
+    assert gone(*pids)
+    assert node.signals() == [(parent, "SIGTERM")]
+    assert sorted(one["pid"] for one in result["signalled"] if one["signal"] == "KILL") == sorted({*pids} - {parent})
+
+
+def test_one_that_forks_when_asked_to_end(node: Node) -> None:
+    (pid,) = node.hold("fork")
+    result = node.release(ladder=[{"signal": "TERM", "wait": 1}, {"signal": "KILL", "wait": 60}])
+    assert result["verdict"] == "released"
+    late = {one["pid"] for one in result["signalled"]} - {pid}
+    assert len(late) == 1
+    assert gone(pid, *late)
+
+
+@pytest.mark.parametrize("way", ["map", "both", "mapping-zombie-leader", "inherit"])
+def test_holders_that_others_do_not_find(way: str, node: Node) -> None:
+    (pid,) = node.start(str(HOLD_NODE), way, str(node.folder / "dev/nvidia1"))
+    if way == "inherit":
+        node.started[0].wait(LONG)  # the parent whose context it inherited is dead
+    result = node.release()
+    assert result["verdict"] == "released"
+    assert pid in [one["pid"] for one in result["signalled"]]
+    assert gone(pid)
+
+
+def test_monitors_and_the_shell_that_started_it_live(node: Node) -> None:
+    """The shell holds the node on an open fd and in its child's mappings, as an ancestor of the module."""
+    path = str(node.folder / "dev/nvidia1")
+    (monitor,) = node.start(str(HOLD_NODE), "open", path)
+    (victim,) = node.hold("end")
+    arguments = node.folder / "in-shell.json"
+    arguments.write_text(
+        json.dumps(
+            {
+                "ANSIBLE_MODULE_ARGS": {
+                    "devices": [f"{node.folder}/dev/nvidia*"],
+                    "nvidia_smi": str(node.smi),
+                    "scope": "own",
+                    "respawn_watch": 0,
+                }
+            }
+        )
+    )
+    script = (
+        "import mmap, subprocess, sys\n"
+        f"stream = open({path!r}, 'rb')\n"
+        "area = mmap.mmap(stream.fileno(), 4096, prot=mmap.PROT_READ)\n"
+        "done = subprocess.run([sys.executable, '-m', "
+        f"'ansible_collections.cleanslate.gpu.plugins.modules.gpu_force_release', {str(arguments)!r}])\n"
+        "print('survived', done.returncode)\n"
+    )
+    done = subprocess.run(
+        ["sh", "-c", '"$@"; echo "shell lives"', "sh", sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert "survived 0" in done.stdout, done
+    assert "shell lives" in done.stdout, done
+    result = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert [one["pid"] for one in result["signalled"]] == [victim]
+    roles = {one["pid"]: one["disposition"] for one in result["holders"]}
+    assert roles[monitor] == "monitor"
+    assert "self" in roles.values()
+    assert alive(monitor)
+    assert gone(victim)
+
+
+def test_a_supervisor_that_starts_it_again_is_named(node: Node) -> None:
+    script = node.folder / "holder.py"
+    script.write_text(HOLDER)
+    loop = f'while :; do "{sys.executable}" "{script}" "{node.folder}/dev/nvidia1" "{node.log}" end; sleep 0.2; done'
+    supervisor = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        result = node.release(respawn_watch=60)
+        assert result["verdict"] == "respawned"
+        assert result["failed"]
+        assert result.keys() >= KEYS
+        assert f"PID {supervisor.pid}" in result["respawned_by"]
+        assert f"PID {supervisor.pid}" in result["msg"]
+    finally:
+        os.killpg(supervisor.pid, signal.SIGKILL)
+        supervisor.wait(LONG)
+        assert supervisor.stdout is not None
+        supervisor.stdout.close()
+
+
+def test_check_mode_says_whom_and_changes_nothing(node: Node) -> None:
+    pids = node.hold("end", children=1)
+    parent = node.started[0].pid
+    (child,) = {*pids} - {parent}
+    node.used(0, 76115)
+    result = node.release(check=True, wait_idle=True, expected_count=2)
+    assert (result["verdict"], result["changed"], result["signalled"]) == ("would_release", True, [])
+    assert result["would_signal"] == [{"pid": parent, "signal": "TERM"}, {"pid": child, "signal": "KILL"}]
+    assert (result["gate"]["verdict"], result["gate"]["would_open_after_release"]) == ("busy", True)
+    assert result["diff"]["before"].count("\n") == 2
+    assert result["diff"]["after"] == ""
+    assert alive(parent)
+    assert alive(child)
+    assert node.signals() == []
+
+
+def test_the_gate_fails_with_its_own_sentence(node: Node) -> None:
+    node.used(0, 76115)
+    result = node.release(wait_idle=True, expected_count=3, timeout=1)
+    assert result["failed"]
+    assert result["verdict"] == "free"
+    assert result["gate"]["verdict"] == "missing"
+    assert "2 of 3" in result["msg"]
+    assert result.keys() >= KEYS
+
+
+@pytest.mark.parametrize("trouble", ["absent", "failing"])
+def test_without_nvidia_smi_devices_alone_decide(trouble: str, node: Node) -> None:
+    (pid,) = node.hold("end")
+    if trouble == "absent":
+        result = node.release(nvidia_smi=str(node.folder / "nothing"))
+    else:
+        node.smi.write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
+        result = node.release()
+    assert result["verdict"] == "released"
+    assert gone(pid)
+    assert result["smi_state"] == {"absent": "no_tool", "failing": "no_devices"}[trouble]
+
+
+def test_nvidia_smi_is_not_asked_in_the_loop(node: Node) -> None:
+    node.hold("ignore")
+    node.release()
+    assert (node.folder / "calls").read_text().count("--query-gpu\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"scope": "unit"}, "units is empty"),
+        ({"scope": "all"}, "allow_foreign"),
+        ({"ladder": [{"signal": "STOP", "wait": 1}]}, "'STOP' is none of"),
+        ({"ladder": [{"signal": "TERM", "wait": 1}]}, "the last rung has to be KILL"),
+        ({"respawn_watch": -1}, "respawn_watch is -1"),
+        ({"stop_timeout": 0}, "stop_timeout is 0"),
+        ({"wait_idle": True}, "expected_count and expected_uuids"),
+        ({"wait_idle": True, "expected_count": 0}, "expected_count is 0"),
+        ({"smi_timeout": 0}, "smi_timeout is 0"),
+    ],
+)
+def test_options_that_cannot_be_meant_fail_before_anything_runs(
+    params: dict[str, t.Any], words: str, node: Node
+) -> None:
+    (pid,) = node.hold("end")
+    result = node.release(**params)
+    assert result["failed"]
+    assert words in result["msg"]
+    assert alive(pid)
+    assert not (node.folder / "calls").exists()
