@@ -8,7 +8,7 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs unit unit-oldest sanity molecule dist clean
+.PHONY: help setup demo test lint docs role-docs unit unit-oldest sanity molecule dist clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -24,11 +24,12 @@ demo: setup ## the main job on a simulated 8-GPU node: from a stuck GPU to a ser
 test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
 	@.venv/bin/python tests/tooling/run_sessions.py $(SESSIONS)
 
-lint docs unit unit-oldest sanity molecule dist: setup
+lint docs role-docs unit unit-oldest sanity molecule dist: setup
 	@$(NOX) --session $@
 
 lint: ## ruff, mypy, yamllint, ansible-lint
 docs: ## documentation of plugins and roles, changelog
+role-docs: ## write the variables into the READMEs of the roles
 unit: ## pytest
 unit-oldest: ## unit tests on ansible-core 2.17 and the oldest Python
 sanity: ## ansible-test sanity with every Python found

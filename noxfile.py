@@ -80,8 +80,10 @@ def lint(session: nox.Session) -> None:
     tools.run("ruff", "format", "--check", ".")
     tools.run("mypy")
     tools.run("yamllint", "--strict", ".")
-    # It checks the syntax of each playbook, which needs an inventory with the group of the nodes.
-    tools.run("ansible-lint", "--offline", "--nocolor", *session.posargs, ANSIBLE_INVENTORY=str(EXAMPLE))
+    # It checks the syntax of each playbook, the scenarios' too, which needs inventories with the hosts they name.
+    inventories = [EXAMPLE, *sorted((ROOT / "molecule").glob("*/inventory"))]
+    known = ",".join(map(str, inventories))
+    tools.run("ansible-lint", "--offline", "--nocolor", *session.posargs, ANSIBLE_INVENTORY=known)
 
 
 @nox.session
@@ -91,6 +93,31 @@ def docs(session: nox.Session) -> None:
     check = ("--plugin-docs", "--validate-collection-refs", "self", "--check-extra-docs-refs", "--skip-rstcheck")
     tools.run("antsibull-docs", "lint-collection-docs", *check, ".")
     tools.run("antsibull-changelog", "lint")
+    with tempfile.TemporaryDirectory(prefix="cleanslate-docs-") as name:
+        fresh = pathlib.Path(name) / "roles"
+        shutil.copytree(ROOT / "roles", fresh)
+        write_role_docs(tools, fresh)
+        stale = [
+            role.name
+            for role in fresh.iterdir()
+            if (role / "README.md").read_bytes() != (ROOT / "roles" / role.name / "README.md").read_bytes()
+        ]
+    if stale:
+        session.error(
+            f"README.md and meta/argument_specs.yml differ in {', '.join(sorted(stale))}: run `make role-docs`"
+        )
+
+
+def write_role_docs(tools: Tools, roles: pathlib.Path) -> None:
+    """Each role's table of variables, between the markers in its README."""
+    for role in sorted(path for path in roles.iterdir() if path.is_dir()):
+        tools.run("aar-doc", "--output-template", str(ROOT / "docs" / "role_readme.md.j2"), str(role), "markdown")
+
+
+@nox.session(name="role-docs")
+def role_docs(session: nox.Session) -> None:
+    """Write the tables of variables in the roles' READMEs from their meta/argument_specs.yml."""
+    write_role_docs(Tools(session, "docs"), ROOT / "roles")
 
 
 @nox.session

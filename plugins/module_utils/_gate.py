@@ -25,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import judge
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import look_until_complete
 
 SCAN_INTERVAL = 2.0  # seconds between scans while memory is high: they only name who holds it
 KILLED_RECENTLY = 180.0  # seconds in which what was killed may still be giving memory back
@@ -216,7 +217,11 @@ class _Gate:
         fresh = self._scanned_at is not None and now - self._scanned_at < SCAN_INTERVAL
         if judgement.verdict != "idle" and fresh:
             return
-        self._holders = self._scan(look.processes)
+        scan = self._scan
+        if self._options.check_mode:  # There is no next look that would see more.
+            self._holders = look_until_complete(lambda: scan(look.processes), self._clock)
+        else:
+            self._holders = scan(look.processes)
         self._scanned_at = self._clock.monotonic()
 
     def _sample(self, look: GpuLook, judgement: Judgement, now: float) -> Sample:

@@ -133,7 +133,7 @@ class _Run:
             survivors = self._targets()
         return ReleaseResult(
             verdict=verdict,
-            message=message + self._remark(),
+            message=message.rstrip(".") + self._remark(),
             holders=before.holders,
             left=self._now.holders,
             signalled=tuple(self._signalled),
@@ -160,7 +160,7 @@ class _Run:
     def _look(self) -> HolderScan:
         """Scan, and take note of who came, who went and who is dying."""
         began = self._clock.monotonic()
-        self._now = self._scan()
+        self._now = self._scan() if self._respawning else rules.look_until_complete(self._scan, self._clock)
         now = self._clock.monotonic()
         targets = self._targets()
         present = {identity(holder) for holder in targets}

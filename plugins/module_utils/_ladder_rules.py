@@ -12,6 +12,7 @@ import dataclasses
 import signal
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, StaleNode
 
 ReleaseVerdict = t.Literal[
@@ -24,6 +25,11 @@ SIGNALS = ("TERM", "INT", "QUIT", "HUP", "ABRT", "KILL")
 LONGEST_RUNG = 600.0  # seconds
 MOST_RUNGS = 5
 PROLONGED_TO = 300.0  # seconds: how long the last rung may become while the dying still shrink
+
+# How often an incomplete look is repeated, and the seconds in between and beyond which it is called blocked.
+LOOKS_AGAIN = 4
+PAUSE_BETWEEN_LOOKS = 0.25
+BLOCKED = 2.0
 
 # (pid, start time): what a process is known by.
 Identity = tuple[int, int]
@@ -115,6 +121,18 @@ def read_ladder(rungs: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Rung, ...]:
     if any(rung.kills for rung in ladder[:-1]):
         raise ValueError("ladder has KILL before its last rung: nothing can follow KILL.")
     return tuple(ladder)
+
+
+def look_until_complete(scan: t.Callable[[], HolderScan], clock: Clock) -> HolderScan:
+    """Scan, and again where the look was not complete: a process that is starting or ending just then is unreadable
+    for a moment. A look that took long was blocked, which does not pass."""
+    found = scan()
+    for dummy in range(LOOKS_AGAIN):
+        if found.complete or found.seconds > BLOCKED:
+            break
+        clock.sleep(PAUSE_BETWEEN_LOOKS)
+        found = scan()
+    return found
 
 
 def identity(holder: Holder) -> Identity:

@@ -353,5 +353,7 @@ def _ask(target: Target, seen: Observation, opener: Opener, clock: Clock) -> Obs
     if not stuck:
         return seen
     before = ask_load(opener)
+    if before.tokens is None:
+        return dataclasses.replace(seen, requests=Requests(before.running, before.queued))
     clock.sleep(LOAD_INTERVAL)
     return dataclasses.replace(seen, requests=compare_loads(before, ask_load(opener)))

@@ -214,7 +214,7 @@ class Wait:
     def _guess(self, verdict: str, look: HealthLook) -> Guess | None:
         log, unit = self._state.log, look.seen.unit
         stalled = from_stall(look.stage or log.stage) if verdict in ("no_progress", "starting", "hung") else None
-        # Ordinary lines name errors too, so only those that tell of a failure count, and the end of a run that wrote none.
+        # Ordinary lines name errors too: only lines of trouble count, and the last ones of a run that is not sure.
         lines = (*log.earlier_failures, *log.failures, *(() if log.tail else log.last_lines()))
         exited = from_exit(unit.exit_status, unit.exit_by_signal) if unit is not None else None
         return stalled or from_lines(lines) or exited

@@ -26,7 +26,10 @@ rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id "$1"/var/lib/dbus/machine-id
 printf '%s\\n' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'UseDNS no' \
   >"$1"/etc/ssh/sshd_config.d/lxc.conf
 """
-OPTIONS = tuple(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "locale", "man"))
+OPTIONS = (
+    "--dpkgopt=force-unsafe-io",
+    *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "locale", "man")),
+)
 
 
 def place(cache: str) -> str:

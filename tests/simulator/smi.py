@@ -119,13 +119,14 @@ def app_rows(
 
 def process_name(pid: int, start_time: int) -> str:
     stat = ctx.process_stat(pid)
-    if stat is None or stat[2] != start_time or stat[0] in "ZX":
+    if stat is None or stat[2] != start_time:
         return "[Not Found]"
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as handle:
             first = handle.read().split(b"\0")[0]
     except OSError:
         return "[Not Found]"
+    # A zombie's command line is empty.
     return first.decode("utf-8", "replace").replace(",", "?") or "[Not Found]"
 
 

@@ -215,6 +215,8 @@ def test_only_what_create_made_is_stopped_or_removed(tmp_path):
         done = command(*words, str(tmp_path / "mine"))
         assert done.returncode == 1
         assert "simulat" in done.stderr
+    with pytest.raises(nodes.NodeError, match="left alone"):
+        nodes.destroy(str(tmp_path / "mine"))
     assert (tmp_path / "mine" / "file").exists()
     for words in (["stop"], ["destroy"]):
         assert command(*words, str(tmp_path / "nothing-here")).returncode == 0
@@ -236,6 +238,7 @@ def test_stop_ends_every_kind_of_process_and_nobody_else(node):
     pids = [node.hold(0, 900), node.hold(1, 900, shape=["zombie"]), node.hold(2, 900, shape=["child"]),
             node.hold(3, 900, map_only=True, ignore_term=True), node.hold(4, 900, shape=["unreaped"])]  # fmt: skip
     environment = dict(os.environ, CLEANSLATE_SIMULATED_NODE=node.path + "-of-another")
+    assert [one.why for one in node.processes()["driver"]] == ["environment"]
     argv = [sys.executable, "-c", "import time; time.sleep(60)", node.path]
     with subprocess.Popen(argv, env=environment) as stranger:
         done = command("stop", node.path)

@@ -22,7 +22,6 @@ COUNTED = (".py", ".yml", ".yaml", ".j2", ".sh", ".cfg", ".toml")
 VAGUE = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
 # Pages and words that no reader of the project has; written apart so that this file does not contain them.
 ABSENT = (
-    "../" + "shared",
     "shared/" + "facts",
     "shared/" + "fixtures",
     "evidence/" + "h200.md",

@@ -30,7 +30,7 @@ def test_few_executions_between_stop_and_start(make_node, play, capsys) -> None:
     executions = EXECUTION.findall(run.out[begin:end])
     with capsys.disabled():
         print(
-            f"\n  stop to start: {start.time - stop.time:.2f} s from call to call, and {len(executions) - 2} executions on"
+            f"\n  stop to start: {start.time - stop.time:.2f} s from call to call, {len(executions) - 2} executions on"
             f" the node between those two"
         )
     between = len(executions) - 2

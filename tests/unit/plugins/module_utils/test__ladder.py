@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan, Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import DEFAULT_LADDER, Rung
-from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Order
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.ladder_world import SCAN_COST, Fake, World
 
 # -- nothing to do ----------------------------------------------------------------------------------------------------
@@ -45,7 +43,7 @@ def test_pid_1_and_our_own_ancestors_are_safe_even_where_a_scan_calls_them_targe
 
 def test_an_incomplete_look_signals_nobody_and_says_what_to_do() -> None:
     world = World(Fake(10))
-    world.incomplete = [
+    broken = [
         HolderScan(
             holders=(world.holder(world.processes[0]),),
             unreadable=(Unreadable(77, "vllm", "fd", "Permission denied", True, "uid 7 may open a node"),),
@@ -53,11 +51,26 @@ def test_an_incomplete_look_signals_nobody_and_says_what_to_do() -> None:
             incomplete_reason="fd of pid 77 could not be read",
         )
     ]
+    world.incomplete = broken * 99
     result = world.release()
     assert (result.verdict, result.failed, result.changed) == ("incomplete", True, False)
     assert world.got() == {}
     for text in ("77", "vllm", "Permission denied", "Nothing was signalled", "become"):
         assert text in result.message
+
+
+def test_a_look_that_was_incomplete_for_a_moment_is_repeated() -> None:
+    """A process that is just starting or ending."""
+    world = World(Fake(10))
+    world.incomplete = [HolderScan(complete=False)] * 3
+    assert world.release().verdict == "released"
+
+
+def test_a_look_that_was_blocked_is_not_repeated() -> None:
+    world = World(Fake(10))
+    world.incomplete = [HolderScan(complete=False, seconds=30.0)]
+    assert world.release().verdict == "incomplete"
+    assert world.scans == 1
 
 
 def test_an_incomplete_look_afterwards_is_not_taken_for_free() -> None:
@@ -314,77 +327,3 @@ def test_where_all_that_is_left_refuses_our_signals_there_is_no_waiting() -> Non
 
 def test_a_rung_without_a_wait_still_looks_afterwards() -> None:
     assert World(Fake(10)).release([Rung("KILL", 0)]).verdict == "released"
-
-
-# -- managers first ---------------------------------------------------------------------------------------------------
-
-UNIT = Order("unit", "sglang.service", ("systemctl", "stop", "sglang.service"), (10,))
-
-
-def test_a_manager_is_asked_before_any_signal() -> None:
-    world = World(Fake(10))
-    world.orders = (UNIT,)
-    world.on_order = lambda: setattr(world.processes[0], "dead", True)
-    result = world.release()
-    assert result.verdict == "released"
-    assert result.changed
-    assert world.got() == {}
-    assert world.carried == ["sglang.service"]
-    assert result.stopped == ("systemctl stop sglang.service (for PID 10)",)
-
-
-def test_what_its_manager_left_is_signalled() -> None:
-    world = World(Fake(10))
-    world.orders = (UNIT,)
-    result = world.release()
-    assert result.verdict == "released"
-    assert world.got() == {10: ["TERM"]}
-
-
-def test_a_manager_that_fails_ends_the_run_before_any_signal() -> None:
-    world = World(Fake(10))
-    world.orders, world.order_ok = (UNIT,), False
-    result = world.release()
-    assert result.verdict == "survivors"
-    assert result.failed
-    assert not result.changed
-    assert world.got() == {}
-    assert "Job failed" in result.message
-    assert "sglang.service" in result.message
-
-
-def test_unless_nothing_starts_it_again() -> None:
-    world = World(Fake(10))
-    world.orders, world.order_ok = (dataclasses.replace(UNIT, restarts=False),), False
-    result = world.release()
-    assert result.verdict == "released"
-    assert world.got() == {10: ["TERM"]}
-    assert "Job failed" in result.message
-
-
-def test_a_released_protected_process_is_never_signalled() -> None:
-    world = World(Fake(10), Fake(11))
-    world.spared = {11}
-    result = world.release()
-    assert world.got() == {10: ["TERM"]}
-    assert result.verdict == "survivors"
-    assert "through its manager" in result.message
-
-
-# -- check mode -------------------------------------------------------------------------------------------------------
-
-
-def test_check_mode_says_whom_and_touches_nobody() -> None:
-    world = World(Fake(10), Fake(11, ppid=10), Fake(12, dying=True), Fake(20))
-    world.orders = (dataclasses.replace(UNIT, pids=(20,)),)
-    result = world.release(check_mode=True)
-    assert (result.verdict, result.changed, result.failed) == ("would_release", False, False)
-    assert result.would_signal == ((10, "TERM"), (11, "KILL"))
-    assert result.would_stop == ("systemctl stop sglang.service (for PID 20)",)
-    assert world.got() == {}
-    assert world.carried == []
-    assert world.scans == 1
-
-
-def test_check_mode_with_nothing_to_do() -> None:
-    assert World().release(check_mode=True).verdict == "free"

@@ -112,9 +112,7 @@ def test_a_server_that_listens_and_hangs(node: Node) -> None:
     with ServerProcess(hangs=True) as server:
         node.unit.runs(server.pid)
         server.wait_for_port()
-        result, dummy = node.look(server.port, request_timeout=1)
-        assert result["verdict"] == "hung"
-        result, dummy = node.look(server.port, timeout=1)
+        result, dummy = node.look(server.port, timeout=1)  # the other name of request_timeout
         assert result["verdict"] == "hung"
 
 
