@@ -76,14 +76,23 @@ def refuse_nothing(session: nox.Session, folder: pathlib.Path) -> None:
 def lint(session: nox.Session) -> None:
     """ruff, mypy, yamllint and ansible-lint (profile production)."""
     tools = Tools(session, "lint")
-    tools.run("ruff", "check", ".")
-    tools.run("ruff", "format", "--check", ".")
-    tools.run("mypy")
-    tools.run("yamllint", "--strict", ".")
-    # It checks the syntax of each playbook, the scenarios' too, which needs inventories with the hosts they name.
+    # ansible-lint checks the syntax of each playbook, the scenarios' too, which needs inventories with their hosts.
     inventories = [EXAMPLE, *sorted((ROOT / "molecule").glob("*/inventory"))]
-    known = ",".join(map(str, inventories))
-    tools.run("ansible-lint", "--offline", "--nocolor", *session.posargs, ANSIBLE_INVENTORY=known)
+    known = {"ANSIBLE_INVENTORY": ",".join(map(str, inventories))}
+    failed = []
+    for command in (
+        ("ruff", "check", "."),
+        ("ruff", "format", "--check", "--quiet", "."),
+        ("mypy",),
+        ("yamllint", "--strict", "."),
+        ("ansible-lint", "--offline", "--nocolor", *session.posargs),
+    ):
+        try:
+            tools.run(*command, **known)
+        except nox.command.CommandFailed:
+            failed.append(" ".join(command[:2]))
+    if failed:
+        session.error(f"{', '.join(failed)} found something.")
 
 
 @nox.session

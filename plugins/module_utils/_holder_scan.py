@@ -161,9 +161,7 @@ class HolderReader:
             if holder is not None:
                 yield holder
         if denials and not self._ending(entry.pid):
-            unreadable = self._unreadable(entry, denials[0], bool(holds))
-            if unreadable is not None:
-                yield unreadable
+            yield self._unreadable(entry, denials[0], bool(holds))
 
     def _fds(self, entry: ProcStat, living: list[ProcStat], holds: dict[Hold, None]) -> None:
         """Open files of the leader; where it is dead or its table empty, those of the living threads, which are put
@@ -250,18 +248,13 @@ class HolderReader:
         status: ProcStatus = try_read(lambda: self._proc.status(pid, tid), ProcStatus())
         return status.sigkill_pending
 
-    def _unreadable(self, entry: ProcStat, denied: _Denied, listed: bool) -> RawUnreadable | None:
+    def _unreadable(self, entry: ProcStat, denied: _Denied, listed: bool) -> RawUnreadable:
         pid, what, error = entry.pid, denied.what, denied.error
         if listed:
             return RawUnreadable(pid, entry.comm, what, error, False, "it is listed as a holder")
         if pid == 1:
             return RawUnreadable(pid, entry.comm, what, error, False, "PID 1 is never touched")
-        try:
-            status = self._proc.status(pid)
-        except OSError as problem:
-            if problem.errno in GONE:
-                return None
-            status = ProcStatus()
+        status: ProcStatus = try_read(lambda: self._proc.status(pid), ProcStatus())
         if not status.uids:
             matters = self._nodes.may_be_opened_by_others(os.geteuid())
             return RawUnreadable(pid, entry.comm, what, error, matters, "its user is not known")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import typing as t
 
@@ -29,6 +30,10 @@ HOST = """\
           ansible_host: %(address)s
           gpu_release_host: pve
           gpu_release_lxc: [%(vmid)s]
+"""
+UUIDS = """\
+        # By GPU number, for what is about some of them: gpu_idle_expected_uuids.
+        played_gpu_uuids: %s
 """
 VARIABLES = """\
       vars:
@@ -66,7 +71,9 @@ VARIABLES = """\
 def text() -> str:
     hosts = "".join(HOST % {"name": c.name, "address": c.address, "vmid": c.vmid} for c in CONTAINERS)
     values: dict[str, t.Any] = {"ssh": SSH, "node": NODE, "major": TTY_MAJOR, "port": PORT}
-    return HEAD + hosts + VARIABLES % values
+    with open(os.path.join(NODE, "node.json"), encoding="utf-8") as handle:
+        uuids = [gpu["uuid"] for gpu in json.load(handle)["gpus"]]
+    return HEAD + hosts + VARIABLES % values + UUIDS % json.dumps(uuids)
 
 
 def write_file() -> str:

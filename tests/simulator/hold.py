@@ -96,14 +96,9 @@ def main() -> None:
         kernel.set_title(options["name"])
     os.close(ready)  # the caller waits for this: everything is in place
     if "zombie" in options["shape"]:
-        threading.Thread(target=_wait).start()
+        threading.Thread(target=processes.rest, args=(node,)).start()
         kernel.exit_this_thread()
-    _wait()
-
-
-def _wait() -> None:
-    while True:
-        time.sleep(3600)
+    processes.rest(node)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,17 @@ def register(node: str, role: str, pid: int | None = None) -> None:
             handle.write(role)
 
 
+def node_is_there(node: str) -> bool:
+    return os.path.exists(os.path.join(node, ".simulated-node"))
+
+
+def rest(node: str) -> t.NoReturn:
+    """Do nothing until the node's folder is removed: even then nobody is left behind."""
+    while node_is_there(node):
+        time.sleep(2)
+    os._exit(0)
+
+
 def _live_tasks(pid: int) -> list[str]:
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
@@ -119,7 +130,7 @@ def belonging(node: str) -> list[Process]:
                 recorded[int(pid_text), int(start)] = _read(os.path.join(node, "processes", name)).decode()
     except OSError:
         pass
-    present = os.path.isfile(os.path.join(node, ".simulated-node"))
+    present = node_is_there(node)
     marker = (f"{VARIABLE}={node}").encode()
     excluded = ours()
     found = []

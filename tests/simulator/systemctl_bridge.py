@@ -116,20 +116,22 @@ class Bridge:
 
     # ---- what runs at the moment
 
-    def job_of(self, unit: str) -> str | None:
+    def job_of(self, unit: str) -> tuple[str | None, str]:
+        """The job that runs for a unit, and the unit's main process from before it."""
         try:
             with open(os.path.join(self.jobs, unit), encoding="ascii") as handle:
-                verb, pid, start = handle.read().split()
+                verb, pid, start, main = handle.read().split()
         except (OSError, ValueError):
-            return None
+            return None, "0"
         stat = process_stat(int(pid))
-        return verb if stat is not None and stat[2] == int(start) and stat[0] not in "ZX" else None
+        return (verb if stat is not None and stat[2] == int(start) and stat[0] not in "ZX" else None), main
 
     def run_job(self, request: Request) -> int:
         stat = process_stat(os.getpid())
         for unit in request.units:
+            main = self.properties(unit)["MainPID"]
             with open(os.path.join(self.jobs, unit), "w", encoding="ascii") as handle:
-                handle.write(f"{request.verb} {os.getpid()} {stat[2] if stat else 0}")
+                handle.write(f"{request.verb} {os.getpid()} {stat[2] if stat else 0} {main}")
             if request.verb != "stop":
                 with open(os.path.join(self.jobs, unit + ".invocation"), "w", encoding="ascii") as handle:
                     handle.write(os.urandom(16).hex())
@@ -149,7 +151,7 @@ class Bridge:
                 os.dup2(null, fd)
             os._exit(self.run_job(request))
         deadline = time.monotonic() + 2
-        while time.monotonic() < deadline and not any(self.job_of(unit) for unit in request.units):
+        while time.monotonic() < deadline and not any(self.job_of(unit)[0] for unit in request.units):
             time.sleep(0.005)
         return 0
 
@@ -173,7 +175,10 @@ class Bridge:
         if found.get("LoadState") == "not-found":
             found.update(ActiveState="inactive", SubState="dead", MainPID="0")
         found["MainPID"] = found.get("MainPID") or "0"
-        job = self.job_of(unit)
+        job, main = self.job_of(unit)
+        if job == "stop" and found["MainPID"] == "0" and process_stat(int(main)) is not None:
+            # The replacement forgets it when a stop begins; systemd knows it, and can still kill it.
+            found["MainPID"] = main
         if job and not (job == "start" and found["ActiveState"] == "active"):
             found["ActiveState"], found["SubState"] = JOBS.get(job, ("activating", "start"))
         if found.get("ActiveState") in ("inactive", "failed"):

@@ -15,6 +15,7 @@ import contexts
 import node as nodes
 import processes
 import pytest
+import stories
 from driving import until
 
 SIMULATE = str(pathlib.Path(nodes.HERE, "simulate.py"))
@@ -272,6 +273,15 @@ def test_an_interrupted_story_leaves_nothing_after_stop(node):
         story.kill()
     node.stop()
     assert node.processes() == {}
+
+
+def test_whoever_is_left_when_the_folder_is_removed_ends_by_himself(node):
+    pids = [node.hold(1, 900, shape=["child"]), node.hold(2, 900, shape=["zombie"])]
+    stories.tell(node.path, "serving", gpu=1, mib=900, ignore_term=True)
+    pids += [found[0].pid for role, found in node.processes().items() if role.startswith(("scheduler", "launcher"))]
+    assert len(pids) == 2 + 8 + 1
+    nodes.destroy(node.path)
+    assert until(lambda: all(gone(pid) for pid in pids))
 
 
 def test_two_nodes_at_once(make_node):

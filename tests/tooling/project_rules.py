@@ -55,7 +55,8 @@ def without_licence(root: pathlib.Path, files: Files) -> list[str]:
         declared += [paths] if isinstance(paths, str) else paths
     breaches = []
     for name in files:
-        if name.startswith("LICENSES/") or (root / f"{name}.license").exists():
+        # What a link leads to is looked at where it stands.
+        if name.startswith("LICENSES/") or (root / name).is_symlink() or (root / f"{name}.license").exists():
             continue
         if any(fnmatch.fnmatch(name, pattern) for pattern in declared):
             continue

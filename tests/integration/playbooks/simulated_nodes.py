@@ -177,6 +177,16 @@ class Run:
         """The output with its line breaks taken out: a message may be folded anywhere."""
         return re.sub(r"\s+", " ", self.out)
 
+    def failures(self, node: Node) -> list[str]:
+        """The message of each failed task of one host, without the line breaks."""
+        found = []
+        for part in self.out.split(f"\nfatal: [{node.name}")[1:]:
+            lines = part.splitlines()[1:]
+            end = next((n for n, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
+            text = re.sub(r"\s+", " ", " ".join(lines[:end]))
+            found.append(text.partition("msg: ")[2] or text)
+        return found
+
     def __str__(self) -> str:
         return f"rc {self.rc} after {self.seconds:.1f} s\n{self.out}"
 

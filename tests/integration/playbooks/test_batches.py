@@ -12,52 +12,65 @@ from test_lost_hosts import BREAKS
 
 
 @pytest.fixture(scope="module")
-def pair(make_shared_node, play) -> tuple[Node, Node]:
-    """The first of the inventory is the first batch."""
-    first, second = make_shared_node(), make_shared_node()
-    run = play("start", [first, second], relaunch_serial="100%")
-    assert run.rc == 0, run
-    return first, second
+def nodes(make_shared_node, play) -> list[Node]:
+    """In the order of the inventory, which is that of the batches."""
+    nodes = [make_shared_node() for _ in range(3)]
+    run = play("start", nodes, relaunch_serial="100%")
+    assert run.rc == 0, str(run)
+    return nodes
 
 
-def test_preflight_failure_of_the_last_keeps_all_serving(pair, play) -> None:
-    first, second = pair
-    second.script(faults=[{"effect": "lost", "gpus": [7]}])
-    old = first.launchers(), second.launchers()
-    run = play("relaunch", [first, second], relaunch_serial=1)
-    second.script()
-    assert run.rc == 2, run
-    assert (first.launchers(), second.launchers()) == old
-    assert all(call.asks for node in pair for call in run.of(node))
+def launchers(nodes: list[Node]) -> list[list[int]]:
+    return [node.launchers() for node in nodes]
 
 
-def test_preflight_with_an_unreachable_host_keeps_all_serving(pair, play) -> None:
-    first, second = pair
-    old = first.launchers(), second.launchers()
-    (second.folder / "lost").touch()
-    run = play("relaunch", [first, second], variables=BREAKS, relaunch_serial=1)
-    (second.folder / "lost").unlink()
-    assert run.rc == 4, run
-    assert (first.launchers(), second.launchers()) == old
-    assert all(call.asks for node in pair for call in run.of(node))
+def test_preflight_failure_of_the_last_keeps_all_serving(nodes, play) -> None:
+    old = launchers(nodes)
+    nodes[2].script(faults=[{"effect": "lost", "gpus": [7]}])
+    run = play("relaunch", nodes, relaunch_serial=1)
+    nodes[2].script()
+    assert run.rc == 2, str(run)
+    assert launchers(nodes) == old
+    assert all(call.asks for node in nodes for call in run.of(node))
 
 
-@pytest.mark.parametrize("how", ["failed", "unreachable"])
-def test_the_second_batch_is_not_touched(how, pair, play) -> None:
-    first, second = pair
-    old = second.launchers()
-    assert len(old) == 1
-    if how == "failed":
-        first.script({"die_at": {"stage": "weights", "exit_code": 1}})
-        run = play("relaunch", [first, second], relaunch_serial=1)
-        first.script()
-    else:
-        first.wrap_systemctl({"start": f"touch {first.folder}/lost"})
-        run = play("relaunch", [first, second], variables=BREAKS, relaunch_serial=1)
-        first.unwrap_systemctl()
-        (first.folder / "lost").unlink()
-    assert run.rc in (2, 4), run
+def test_preflight_with_an_unreachable_host_keeps_all_serving(nodes, play) -> None:
+    old = launchers(nodes)
+    (nodes[2].folder / "lost").touch()
+    run = play("relaunch", nodes, variables=BREAKS, relaunch_serial=1)
+    (nodes[2].folder / "lost").unlink()
+    assert run.rc == 4, str(run)
+    assert launchers(nodes) == old
+    assert all(call.asks for node in nodes for call in run.of(node))
+
+
+def test_a_lost_batch_keeps_the_next_serving(nodes, play) -> None:
+    first, _, last = nodes
+    old = last.launchers()
+    first.wrap_systemctl({"start": f"touch {first.folder}/lost"})
+    run = play("relaunch", [first, last], variables=BREAKS, relaunch_serial=1)
+    first.unwrap_systemctl()
+    (first.folder / "lost").unlink()
+    assert run.rc in (2, 4), str(run)
     assert "start" in run.verbs(first, "stop", "start"), run.of(first)
-    assert not run.verbs(second, "stop", "start"), run.of(second)
-    assert second.launchers() == old
-    assert f"{second.name} was not touched: {first.name} did not come back in an earlier batch" in run.text, run
+    assert not run.verbs(last, "stop", "start"), run.of(last)
+    assert len(old) == 1
+    assert last.launchers() == old
+    assert first.name in run.failures(first)[-1], str(run)
+
+
+def test_half_a_failed_batch_keeps_the_next_serving(nodes, play) -> None:
+    """The second came through, so Ansible itself would go on."""
+    first, second, last = nodes
+    old = last.launchers()
+    first.script({"die_at": {"stage": "weights", "exit_code": 1}})
+    run = play("relaunch", nodes, relaunch_serial=2)
+    first.script()
+    assert run.rc == 2, str(run)
+    assert "start" in run.verbs(first, "stop", "start"), run.of(first)
+    assert run.verbs(second, "stop", "start") == ["stop", "start"], run.of(second)
+    assert not run.verbs(last, "stop", "start"), run.of(last)
+    assert len(old) == 1
+    assert last.launchers() == old
+    said = f"{last.name} was not touched: {first.name} did not come back in an earlier batch"
+    assert said in run.failures(last)[-1], str(run)

@@ -30,13 +30,13 @@ def test_on_a_stuck_node_with_files_of_an_older_run(make_node, play) -> None:
 
     run = play("relaunch", node, "--check", "--diff", variables=profiles(node, NEW_KEY))
 
-    assert run.rc == 0, run
-    assert f"pid {left_over}" in run.text or f"pid: {left_over}" in run.text, run
-    assert "/models/before" in run.text, run
-    assert "/models/checked" in run.text, run
+    assert run.rc == 0, str(run)
+    assert f"pid {left_over}" in run.text or f"pid: {left_over}" in run.text, str(run)
+    assert "/models/before" in run.text, str(run)
+    assert "/models/checked" in run.text, str(run)
     for key in (OLD_KEY, NEW_KEY):
-        assert key not in run.out, run
-    assert "would_relaunch" in run.text, run
+        assert key not in run.out, str(run)
+    assert "would_relaunch" in run.text, str(run)
     assert node.snapshot() == before
     assert all(call.asks for call in run.of(node)), run.of(node)
     assert alive(left_over)

@@ -20,7 +20,7 @@ def test_few_executions_between_stop_and_start(make_node, play, capsys) -> None:
 
     run = play("relaunch", node, "-vvv")
 
-    assert run.rc == 0, run
+    assert run.rc == 0, str(run)
     assert node.launchers() != [old]
     stop = next(call for call in run.of(node) if call.verb == "stop")
     start = next(call for call in run.of(node) if call.verb == "start")

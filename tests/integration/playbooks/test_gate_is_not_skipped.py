@@ -48,9 +48,9 @@ def static_tasks(playbook: str, play: Playbooks, pairs: queue.Queue[Pair]) -> li
     pair = pairs.get()
     listed = play(playbook, list(pair), "--list-tasks")
     pairs.put(pair)
-    assert listed.rc == 0, listed
+    assert listed.rc == 0, str(listed)
     names = re.findall(r"^      (.+?)\s+TAGS: \[.*\]$", listed.out, re.MULTILINE)
-    assert len(names) > 5, listed
+    assert len(names) > 5, str(listed)
     return list(dict.fromkeys(name.partition(" : ")[2] or name for name in names))
 
 

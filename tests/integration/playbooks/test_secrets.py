@@ -54,10 +54,10 @@ def test_the_key_is_found_nowhere_but_in_the_configuration(make_node, play) -> N
         node.script()
         good = play("relaunch", node, "-vvv", "--diff")
         look = play("status", node, "-vvv")
-    assert failed.rc == 2, failed
-    assert "simulated death" in failed.text, failed
-    assert good.rc == 0, good
-    assert look.rc == 0, look
+    assert failed.rc == 2, str(failed)
+    assert "simulated death" in failed.text, str(failed)
+    assert good.rc == 0, str(good)
+    assert look.rc == 0, str(look)
     assert watch.looks > 20
     assert not watch.seen, watch.seen
 

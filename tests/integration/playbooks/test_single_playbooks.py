@@ -32,10 +32,10 @@ def monitor(node, left_over) -> int:
 def test_status_shows_the_left_over_worker_and_changes_nothing(node, left_over, monitor, play) -> None:
     before = node.snapshot()
     run = play("status", node)
-    assert run.rc == 0, run
-    assert str(left_over) in run.text, run
-    assert "70001" in run.text, run
-    assert "GPUs busy" in run.text, run
+    assert run.rc == 0, str(run)
+    assert str(left_over) in run.text, str(run)
+    assert "70001" in run.text, str(run)
+    assert "GPUs busy" in run.text, str(run)
     assert node.snapshot() == before
     assert all(call.asks for call in run.of(node)), run.of(node)
 
@@ -43,27 +43,27 @@ def test_status_shows_the_left_over_worker_and_changes_nothing(node, left_over, 
 def test_preflight_passes_and_changes_nothing(node, left_over, monitor, play) -> None:
     before = node.snapshot()
     run = play("preflight", node)
-    assert run.rc == 0, run
-    assert "node1: preflight passed" in run.text, run
+    assert run.rc == 0, str(run)
+    assert "node1: preflight passed" in run.text, str(run)
     assert node.snapshot() == before
     assert all(call.asks for call in run.of(node)), run.of(node)
 
 
 def test_start_refuses_a_stuck_gpu_and_names_it(node, left_over, monitor, play) -> None:
     run = play("start", node, variables={"gpu_idle_timeout": 3})
-    assert run.rc == 2, run
+    assert run.rc == 2, str(run)
     assert "start" not in run.verbs(node, "start", "stop"), run.of(node)
-    assert "GPU 1" in run.text, run
-    assert "70001 MiB" in run.text, run
-    assert str(left_over) in run.text, run
+    assert "GPU 1" in run.text, str(run)
+    assert "70001 MiB" in run.text, str(run)
+    assert str(left_over) in run.text, str(run)
     assert not node.launchers()
     assert alive(left_over), "start.yml releases nothing"
 
 
 def test_release_frees_the_gpus_and_starts_nothing(node, left_over, monitor, play) -> None:
     run = play("release", node)
-    assert run.rc == 0, run
-    assert "node1: released" in run.text, run
+    assert run.rc == 0, str(run)
+    assert "node1: released" in run.text, str(run)
     assert not alive(left_over)
     assert alive(monitor)
     assert node.used_mib() == [0] * 8
@@ -73,8 +73,8 @@ def test_release_frees_the_gpus_and_starts_nothing(node, left_over, monitor, pla
 
 def test_start_brings_a_stopped_server_up(node, left_over, monitor, play) -> None:
     run = play("start", node)
-    assert run.rc == 0, run
-    assert "node1: ready" in run.text, run
+    assert run.rc == 0, str(run)
+    assert "node1: ready" in run.text, str(run)
     assert len(node.launchers()) == 1
     assert all(mib > 0 for mib in node.used_mib())
     assert alive(monitor)
@@ -83,9 +83,9 @@ def test_start_brings_a_stopped_server_up(node, left_over, monitor, play) -> Non
 def test_start_leaves_a_running_server_alone(node, monitor, play) -> None:
     before, old = node.snapshot(), node.launchers()
     run = play("start", node)
-    assert run.rc == 0, run
-    assert "nothing to start" in run.text, run
-    assert "changed=0" in run.text, run
+    assert run.rc == 0, str(run)
+    assert "nothing to start" in run.text, str(run)
+    assert "changed=0" in run.text, str(run)
     assert node.launchers() == old
     assert node.snapshot() == before
 
@@ -93,13 +93,13 @@ def test_start_leaves_a_running_server_alone(node, monitor, play) -> None:
 def test_stop_stops_the_server_and_nothing_else(node, monitor, play) -> None:
     (old,) = node.launchers()
     run = play("stop", node)
-    assert run.rc == 0, run
-    assert "drained" in run.text, run
+    assert run.rc == 0, str(run)
+    assert "drained" in run.text, str(run)
     assert not alive(old)
     assert not node.launchers()
     assert alive(monitor)
     assert not run.verbs(node, "start"), run.of(node)
     again = play("stop", node)
-    assert again.rc == 0, again
-    assert "already_stopped" in again.text, again
-    assert "changed=0" in again.text, again
+    assert again.rc == 0, str(again)
+    assert "already_stopped" in again.text, str(again)
+    assert "changed=0" in again.text, str(again)

@@ -125,6 +125,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if mode == "big":
             self._reply(200, b"y" * (3 * 1024 * 1024))
             return
+        if mode == "huge":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            with contextlib.suppress(OSError):
+                for dummy in range(1024):
+                    self.wfile.write(b"z" * 65536)
+                    server.sent += 65536
+            return
         if mode == "redirect":
             self._reply(302, headers={"Location": server.elsewhere})
             return
@@ -149,7 +156,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class HttpStandIn(http.server.ThreadingHTTPServer):
-    """A tiny HTTP server. modes: path (or *) to ok, hang, drip, short, garbage, big, redirect, or a status."""
+    """A tiny HTTP server. modes: path (or *) to ok, hang, drip, short, garbage, big, huge, redirect, or a status."""
 
     daemon_threads = True
 
@@ -160,6 +167,7 @@ class HttpStandIn(http.server.ThreadingHTTPServer):
         self.model = model
         self.elsewhere = ""
         self.error_body = b""
+        self.sent = 0
         self.seen: list[tuple[str, str | None]] = []
         self.released = threading.Event()
         self.port: int = self.server_address[1]

@@ -190,6 +190,8 @@ class Launcher:
 
     def look_after_workers(self, loading: bool) -> None:
         """SGLang's subprocess watchdog: an exit code other than 0 of a child is a crash."""
+        if not processes.node_is_there(self.node):
+            self.kill_tree()
         for worker in list(self.below):
             try:
                 pid, status = os.waitpid(worker.pid, os.WNOHANG)

@@ -130,7 +130,7 @@ def scheduler(plan: Plan, rank: int, parent: int, line: socket.socket) -> None:
 def become_zombie_leader(plan: Plan) -> None:
     if plan.behaviour.left_over_ignores_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    threading.Thread(target=rest_for_ever).start()
+    threading.Thread(target=processes.rest, args=(plan.node,)).start()
     processes.register(plan.node, "zombie leader")
     kernel.exit_this_thread()
 
@@ -146,7 +146,7 @@ def _left_over(plan: Plan) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     kernel.set_title("python3 torch/_inductor/compile_worker/__main__.py --workers=32", "python3")
     processes.register(plan.node, "left-over")
-    rest_for_ever()
+    processes.rest(plan.node)
 
 
 def compile_worker(plan: Plan) -> None:
@@ -158,7 +158,7 @@ def compile_worker(plan: Plan) -> None:
             kernel.die_with_parent(parent)
             kernel.set_title("python3 torch/_inductor/compile_worker/__main__.py --workers=32", "python3")
             processes.register(plan.node, "compile worker")
-            rest_for_ever()
+            processes.rest(plan.node)
 
         run_child(body)
 
@@ -175,15 +175,10 @@ def start_detokenizer(plan: Plan, others: t.Sequence[Worker]) -> Worker:
             kernel.set_title("sglang::detokenizer")
             kernel.die_with_parent(parent)
             processes.register(plan.node, "detokenizer")
-            rest_for_ever()
+            processes.rest(plan.node)
 
         run_child(body)
     return Worker(pid, "detokenizer", None, None)
-
-
-def rest_for_ever() -> None:
-    while True:
-        time.sleep(3600)
 
 
 def round_trip(workers: t.Sequence[Worker], timeout: float) -> bool:

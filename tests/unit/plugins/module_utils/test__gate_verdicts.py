@@ -129,6 +129,10 @@ def test_the_dying_that_do_not_end() -> None:
     assert "reboot" in result.message
 
 
+def test_a_foreign_process_that_is_dying_is_waited_for() -> None:
+    assert Node([ok(0, 4712)], scan(holder(20, "foreign", dying=True))).wait(timeout=30).verdict == "dying"
+
+
 def test_memory_after_a_kill_is_draining_until_the_timeout() -> None:
     node = Node([ok(0, 4712)])
     result = node.wait(killed_at=5000.0, timeout=60)
@@ -190,6 +194,15 @@ def test_every_gpu_has_to_be_within_the_floor() -> None:
 def test_a_floor_with_somebody_there_is_none() -> None:
     assert not Node([ok(4, 0)], scan(holder(20, "foreign"))).wait(settled_mib=8).passed
     assert not Node([ok(4, 0)], scan(holder(20, dying=True))).wait(settled_mib=8, timeout=30).passed
+
+
+def test_one_of_whom_it_is_not_known_whether_it_computes_is_somebody() -> None:
+    result = Node([ok(4, 0)], scan(holder(20, "foreign", computes=False))).wait(settled_mib=8)
+    assert (result.verdict, result.passed) == ("orphaned", False)
+
+
+def test_a_floor_takes_ten_seconds_to_be_one() -> None:
+    assert Node([ok(4, 0)]).wait(settled_mib=8, timeout=5).verdict == "draining"
 
 
 def test_more_than_a_few_mib_is_no_floor() -> None:

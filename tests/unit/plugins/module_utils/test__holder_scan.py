@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import typing as t
@@ -21,7 +22,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_scan import
     USER,
     HolderReader,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc, ProcStat
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import RawHolder, RawUnreadable, Surroundings
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import (
     EXITING,
@@ -289,6 +290,23 @@ def test_what_blocked_is_read_otherwise_or_not_at_all(node: Node) -> None:
 def test_a_process_of_which_nothing_is_known_matters(node: Node, content: str) -> None:
     node.fake.write("50/stat", content)
     assert [(entry.pid, entry.matters) for entry in node.unreadable()] == [(50, True)]
+
+
+def test_a_number_that_was_given_to_another_process_meanwhile(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.fake.add(50, opens=[node.gpu], start=77)
+    real = Proc.stat
+    seen: list[int] = []
+
+    def stat(self: Proc, pid: int, tid: int | None = None) -> ProcStat:
+        entry = real(self, pid, tid)
+        if pid == 50 and tid is None:
+            seen.append(pid)
+            return dataclasses.replace(entry, start_time=entry.start_time + len(seen) - 1)
+        return entry
+
+    monkeypatch.setattr(Proc, "stat", stat)
+    assert node.holders() == {}
+    assert len(seen) == 2
 
 
 def test_one_process_again(node: Node) -> None:

@@ -92,6 +92,10 @@ def test_one_of_each_kind(node: Node) -> None:
     node.fake.add(60, opens=[gpu], ppid=50)
     node.fake.add(800_0, maps=[gpu], cgroup="0::/user.slice/user-0.slice/session-1.scope")
     node.states["vllm.service"] = True
+    scan = node.look()
+    (in_namespace,) = (holder for holder in scan.holders if holder.pid == 58)
+    assert in_namespace.container == Container("unknown", "pid:[2]")
+    node.asked.clear()
     found = node.dispositions()
     assert found == {
         50: "target", 51: "target", 52: "monitor", 53: "foreign", 54: "foreign", 55: "foreign", 56: "target",

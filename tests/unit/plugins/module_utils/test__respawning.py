@@ -10,6 +10,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import Rung
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.ladder_world import Fake, World
 
 
@@ -95,3 +97,29 @@ def test_forks_with_the_same_command_line_are_no_restart() -> None:
     late = [Fake(11 + n, ppid=10, start=200 + n, born_at=1000.1 + n / 10, cmdline="serve") for n in range(6)]
     world = World(Fake(10, term=1.0, cmdline="serve"), *late)
     assert world.release().verdict == "released"
+
+
+def test_workers_that_come_and_go_below_a_living_target_are_no_restart() -> None:
+    late = [
+        Fake(11 + n, ppid=10, start=200 + n, born_at=1000.1 + n / 2, dies_at=1000.9 + n / 2, cmdline="worker")
+        for n in range(8)
+    ]
+    world = World(Fake(10, term=6.0, cmdline="serve"), *late)
+    assert world.release([Rung("TERM", 15), Rung("KILL", 5)]).verdict == "released"
+
+
+def test_forks_that_were_born_before_their_parent_ended_are_no_restart() -> None:
+    """They open the devices, or are noticed, only afterwards."""
+    late = [Fake(11 + n, start=100, cmdline="serve", holds=False, term=0.1) for n in range(5)]
+    world = World(Fake(10, term=0.1, cmdline="serve"), Fake(20, term=1.5), *late)
+    scan = world.scan
+
+    def noticed_one_by_one() -> HolderScan:
+        found = scan()
+        if world.find(10) is None:
+            for one in late:
+                one.holds = world.clock.now > 1000.2 + one.pid / 20
+        return found
+
+    world.scan = noticed_one_by_one  # type: ignore[method-assign]
+    assert world.release([Rung("TERM", 5), Rung("KILL", 5)]).verdict == "released"

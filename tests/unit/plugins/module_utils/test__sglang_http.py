@@ -75,6 +75,13 @@ def test_a_big_answer_is_cut() -> None:
     assert len(answer.body) == MAX_BYTES
 
 
+def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    with HttpStandIn({"*": "huge"}) as server:
+        answer = opener(server.port)("/server_info", timeout=60)
+        assert answer.truncated
+        assert server.sent < 32 * 1024 * 1024
+
+
 def test_a_redirect_is_not_followed_and_the_key_goes_nowhere() -> None:
     with HttpStandIn({"*": "redirect"}) as server, HttpStandIn() as other:
         server.elsewhere = f"http://127.0.0.1:{other.port}/v1/models"

@@ -64,8 +64,8 @@ def test_a_line_without_end_is_taken_at_some_point(log: pathlib.Path) -> None:
 def test_a_rotated_file_starts_anew(log: pathlib.Path) -> None:
     position = FileLog(str(log)).read(None).position
     log.rename(log.with_suffix(".1"))
-    log.write_text("new\n")
-    assert FileLog(str(log)).read(position).lines == ("new",)
+    log.write_text("longer than the one before\n")
+    assert FileLog(str(log)).read(position).lines == ("longer than the one before",)
 
 
 def test_a_truncated_file_starts_anew(log: pathlib.Path) -> None:

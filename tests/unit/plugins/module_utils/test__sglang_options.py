@@ -78,6 +78,7 @@ def test_the_config_file_says_what_was_given() -> None:
 def test_the_bytes_are_stable() -> None:
     text = config_text(ARGS)
     assert text == config_text(dict(reversed(list(ARGS.items()))))
+    assert config_text({"x": {"a": 1, "b": 2}}) == config_text({"x": {"b": 2, "a": 1}})
     keys = [line.split(":")[0] for line in text.splitlines()]
     assert keys == sorted(keys)
     assert all("_" not in key for key in keys)
@@ -105,8 +106,6 @@ def test_the_bytes_are_stable() -> None:
         "!x",
         "%x",
         "@x",
-    ]
-    + [
         "`",
         "{a}",
         "[a]",

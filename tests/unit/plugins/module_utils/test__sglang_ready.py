@@ -65,6 +65,7 @@ class World:
         self.memory = memory
         self.looks = 0
         self.journal = False
+        self.target = TARGET
         self.invocations: list[str] = []
         self.now_is = {
             "unit": UnitState("sglang.service", "running", "active", "running", main_pid=100, restarts=0),
@@ -116,7 +117,7 @@ class World:
         healthy = up and state["health"] == 200
         models = Models(Answer(status=state["models_status"]), (state["model"],)) if healthy else None
         seen = Observation(unit, processes, log, health, models, Generation(True, OK) if healthy else None)
-        verdict, reason, witnesses = judge(TARGET, seen, redact)
+        verdict, reason, witnesses = judge(self.target, seen, redact)
         return HealthLook(TARGET.name, verdict, reason, seen, witnesses, START)
 
     def read(self, unit: UnitState | None, since: float | None, position: t.Any) -> Chunk:
@@ -249,6 +250,12 @@ def test_a_worker_that_disappears_ends_the_wait_long_before_the_launcher_notices
     result = world.wait()
     assert (result.verdict, result.reason) == ("failed", "1 of 2 workers are left")
     assert result.waited <= 52
+
+
+def test_a_worker_that_disappears_is_missed_although_no_number_was_asked_for() -> None:
+    world = World().at(5, workers=1, health=200)
+    world.target = dataclasses.replace(TARGET, expected_workers=None)
+    assert world.wait(settle=0.0).verdict == "failed"
 
 
 def test_workers_that_come_late_are_no_loss() -> None:
