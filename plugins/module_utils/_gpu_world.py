@@ -32,6 +32,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Sys
 
 # Seconds: somebody new who has a device open makes us ask nvidia-smi who computes, but not more often than that.
 ASK_AGAIN = 2.0
+# Seconds: somebody who has no device left is only there because nvidia-smi listed him; he is done when it no longer does.
+ASK_ABOUT_DYING = 0.2
 
 
 class GpuWorld:
@@ -115,8 +117,10 @@ class Rescanner:
     def _ask_again(self, scan: HolderScan) -> bool:
         met = self._met or set()
         new = [holder for holder in scan.holders if identity(holder) not in met and not _settled_role(holder)]
+        listed_only = [holder for holder in scan.holders if holder.dying and not holder.devices]
+        pause = ASK_ABOUT_DYING if listed_only else ASK_AGAIN
         now = self._world.clock.monotonic()
-        if not new or self.first_look.state != "ok" or now - self._asked_at < ASK_AGAIN:
+        if not (new or listed_only) or self.first_look.state != "ok" or now - self._asked_at < pause:
             return False
         again = self._world.look()
         self._asked_at = self._world.clock.monotonic()

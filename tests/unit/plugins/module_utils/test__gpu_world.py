@@ -117,6 +117,22 @@ def test_a_new_target_needs_no_list() -> None:
     assert world.asked == 1
 
 
+def test_somebody_dying_who_is_only_listed_is_asked_about_soon() -> None:
+    """A dead child whose parent does not collect it holds nothing any more once nvidia-smi stops listing it."""
+    world = World([10])
+    world.holders = [dataclasses.replace(holder(10), devices=("nvidia0",))]
+    scan = Rescanner(world)
+    scan()
+    world.holders = [dataclasses.replace(holder(10), dying=True)]
+    world.listed = []
+    scan()
+    assert world.asked == 1
+    world.ticker.now += 0.25
+    scan()
+    assert world.asked == 2
+    assert world.with_pids[-1] == []
+
+
 def test_a_hung_nvidia_smi_is_not_asked_again() -> None:
     world = World([])
     world.state = "hung"
