@@ -18,7 +18,7 @@ REPEAT_AFTER = 60.0
 display = Display()
 
 
-def bar(done: int, total: int, width: int = BAR_WIDTH) -> str:
+def draw_bar(done: int, total: int, width: int = BAR_WIDTH) -> str:
     """Filled according to done of total."""
     filled = 0 if total <= 0 else max(0, min(width, width * done // total))
     return "[" + "#" * filled + "." * (width - filled) + "]"
@@ -30,7 +30,7 @@ def progress_text(result: t.Mapping[str, t.Any]) -> str:
     steps = result.get("progress")
     if isinstance(steps, dict) and steps.get("total"):
         done, total = int(steps["done"]), int(steps["total"])
-        text += f" {bar(done, total)} {done}/{total} {steps.get('what') or ''}"
+        text += f" {draw_bar(done, total)} {done}/{total} {steps.get('what') or ''}"
     if result.get("verdict") in ("hung", "busy", "unknown"):
         text += f" ({result['verdict']})"
     return text.rstrip()

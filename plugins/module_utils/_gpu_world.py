@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _allow_list, _pair_proof
+from ansible_collections.cleanslate.gpu.plugins.module_utils._allow_list import ALLOWED, AllowListError, read_allowed
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner, Runner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions, GateResult, wait_idle
@@ -27,6 +29,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import Rele
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import Identity, ReleaseResult, identity
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import NodeManagers
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi import FieldMemo, look
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import KernelSignaller
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
 
@@ -159,12 +162,31 @@ class Released:
         return f"{self.result.message} Gate: {self.gate.message}"
 
 
+def refusal(request: ScanRequest, node_pid_namespace: str | None, allowed_path: str = ALLOWED) -> str | None:
+    """Why nothing may be signalled at all, told before anybody is looked at; None where nothing stands against it."""
+    try:
+        forbidden = _allow_list.refusal(request.scope, read_allowed(allowed_path), allowed_path)
+    except AllowListError as error:
+        return f"{error}. Nothing was touched."
+    if forbidden is None and request.scope.name == "lxc" and node_pid_namespace is not None:
+        return _pair_proof.refusal(node_pid_namespace, request.scope.lxc, Proc(request.proc_root))
+    return forbidden
+
+
 def release_gpus(
-    world: GpuWorld, options: ReleaseOptions, *, stop_timeout: float = 180.0, gate: GateOptions | None = None
+    world: GpuWorld,
+    options: ReleaseOptions,
+    *,
+    stop_timeout: float = 180.0,
+    gate: GateOptions | None = None,
+    node_pid_namespace: str | None = None,
 ) -> Released:
     """Release, and then the gate if its options are given and the release did not fail."""
-    scanner = Rescanner(world)
     request = world.request
+    refused = refusal(request, node_pid_namespace)
+    if refused is not None:
+        return Released(ReleaseResult("refused", refused), None, "not_asked")
+    scanner = Rescanner(world)
     result = release(
         scanner,
         options,

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import read_ladder
+from ansible_collections.cleanslate.gpu.plugins.module_utils._pair_proof import is_namespace
 
 LONGEST_STOP = 3600.0
 LONGEST_WATCH = 600.0
@@ -25,6 +26,7 @@ LADDER_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     },
     "stop_timeout": {"type": "float", "default": 180.0},
     "respawn_watch": {"type": "float", "default": 10.0},
+    "node_pid_namespace": {"type": "str"},
 }
 
 
@@ -37,4 +39,9 @@ def release_options(params: t.Mapping[str, t.Any], check_mode: bool) -> ReleaseO
         )
     if not 0 <= respawn_watch <= LONGEST_WATCH:
         raise ValueError(f"respawn_watch is {respawn_watch:g}: it has to be between 0 and {LONGEST_WATCH:g} seconds.")
+    namespace = params["node_pid_namespace"]
+    if namespace is not None and not is_namespace(namespace):
+        raise ValueError(
+            f"node_pid_namespace is {namespace!r}: it has to be what `readlink /proc/1/ns/pid` prints on the node."
+        )
     return ReleaseOptions(read_ladder(params["ladder"]), respawn_watch, check_mode)

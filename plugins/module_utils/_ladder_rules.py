@@ -16,7 +16,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, StaleNode
 
 ReleaseVerdict = t.Literal[
-    "free", "released", "would_release", "dying", "survivors", "respawned", "incomplete", "foreign"
+    "free", "released", "would_release", "dying", "survivors", "respawned", "incomplete", "foreign", "refused"
 ]
 
 # Signals that ask or make a process end. Others (STOP, USR1, …) would leave a holder in a state nobody expects.
@@ -91,7 +91,7 @@ class ReleaseResult:
 
     @property
     def failed(self) -> bool:
-        return self.verdict in ("survivors", "respawned", "incomplete")
+        return self.verdict in ("survivors", "respawned", "incomplete", "refused")
 
 
 def read_ladder(rungs: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Rung, ...]:

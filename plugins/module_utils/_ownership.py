@@ -31,6 +31,7 @@ def _marker(pattern: str, kind: str, previous: str | None = None) -> _Marker:
     return _Marker(re.compile(pattern + r"\Z"), kind, None if previous is None else re.compile(previous + r"\Z"))
 
 
+# A plain LXC (or LXD) container is not a Proxmox one, even if somebody called it 101.
 _MARKERS = (
     _marker(rf"docker-({_HEX})\.scope", "docker"),
     _marker(rf"({_HEX})", "docker", r"docker"),
@@ -39,8 +40,8 @@ _MARKERS = (
     _marker(rf"(?:cri-containerd|nerdctl)[-:]({_HEX})(?:\.scope)?", "containerd"),
     _marker(rf"crio-(?:conmon-)?({_HEX})(?:\.scope)?", "crio"),
     _marker(rf"[^/]*:cri-containerd:({_HEX})", "containerd"),
-    _marker(r"lxc\.payload\.(.+)", "lxc"),
-    _marker(r"(.+)", "lxc", r"lxc\.payload"),
+    _marker(r"lxc\.payload\.(.+)", "plain-lxc"),
+    _marker(r"(.+)", "plain-lxc", r"lxc\.payload"),
     _marker(r"incus\.payload\.(.+)", "incus"),
     _marker(r"(?:machine-qemu|qemu)[-\\x2d\d]*(.+)\.scope", "vm", r"machine\.slice"),
     _marker(r"(.+)\.scope", "vm", r"qemu\.slice"),

@@ -133,7 +133,7 @@ def split_lines(text: str) -> tuple[list[str], str]:
     lines: list[str] = []
     for line in complete:
         behind = _STAMP.search(line, 1)
-        if behind and bar(line[: behind.start()]) is not None:
+        if behind and parse_bar(line[: behind.start()]) is not None:
             lines += [line[: behind.start()], line[behind.start() :]]
         elif line.strip():
             lines.append(line)
@@ -151,7 +151,7 @@ def time_stamp(line: str) -> float | None:
         return None
 
 
-def bar(line: str) -> Steps | None:
+def parse_bar(line: str) -> Steps | None:
     """The progress that a line shows, if it is a progress bar."""
     found = _BAR.match(line[:_READ_LENGTH])
     if not found or int(found.group("total")) == 0:
@@ -199,7 +199,7 @@ def _advance_one(state: LogState, line: str, now: float, since: float | None, re
     stamp = time_stamp(line)
     if not state.accepting:
         if stamp is None or since is None or stamp < int(since):
-            if bar(line) is not None:
+            if parse_bar(line) is not None:
                 return state
             return dataclasses.replace(state, doubtful=_keep(state.doubtful, line, TAIL_LINES, redact))
         # What stood between the last old line and this one came, most likely, with the new process.
@@ -215,7 +215,7 @@ def _advance_one(state: LogState, line: str, now: float, since: float | None, re
         state = dataclasses.replace(state, shutting_down=True)
     else:
         state = dataclasses.replace(state, lines=state.lines + 1)
-    steps = bar(line)
+    steps = parse_bar(line)
     if steps is not None:
         return dataclasses.replace(state, steps=steps)
     looked_at = line[:_READ_LENGTH]
@@ -248,7 +248,7 @@ def advance(
     """
     for line in lines:
         state = _advance_one(state, line, now, since, redact)
-    steps = bar(rest) if rest and state.accepting else None
+    steps = parse_bar(rest) if rest and state.accepting else None
     return dataclasses.replace(state, steps=steps) if steps is not None else state
 
 

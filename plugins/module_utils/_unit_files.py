@@ -95,7 +95,9 @@ def _write(wanted: UnitFile, path: str) -> None:
             # The mode is set before the name exists: a secret is never readable for an instant.
             os.fchmod(stream.fileno(), wanted.mode)
             if wanted.uid is not None or wanted.gid is not None:
-                os.fchown(stream.fileno(), -1 if wanted.uid is None else wanted.uid, -1 if wanted.gid is None else wanted.gid)
+                os.fchown(
+                    stream.fileno(), -1 if wanted.uid is None else wanted.uid, -1 if wanted.gid is None else wanted.gid
+                )
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as exc:

@@ -98,7 +98,9 @@ def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopRe
         return StopResult(verdict, reason, main_pid, state, answer.get("Result"), passed(), cleared)
 
     if first.verdict == "already_stopped":
-        return ended(first.verdict, first.reason, {"ActiveState": state, **({"Result": first.result} if first.result else {})})
+        return ended(
+            first.verdict, first.reason, {"ActiveState": state, **({"Result": first.result} if first.result else {})}
+        )
 
     asked = systemd.stop(unit, ASK_TIMEOUT + drain, block=False)
     if asked.exit_code != 0 and not asked.timed_out:

@@ -98,6 +98,12 @@ options:
         target is still alive and might start it again. Where no such parent is left, it does not wait.
     type: float
     default: 10.0
+  node_pid_namespace:
+    description:
+      - With O(scope=lxc), what C(readlink /proc/1/ns/pid) prints on the node that these GPUs are released for. It must equal that of the
+        init of one of the containers in O(lxc), else nothing is touched.
+      - Without it, the containers are taken as named.
+    type: str
   wait_idle:
     description:
       - Whether to wait until the GPUs are proven idle, as M(cleanslate.gpu.gpu_wait_idle) does, in the same
@@ -153,7 +159,8 @@ verdict:
       mode says where there are targets, V(foreign) that only processes which are not in scope compute on the GPUs.
     - V(dying) means that all that is left was killed and was still giving memory back when the time was over.
     - The module fails on V(survivors) (a target outlived the last signal, or could not be stopped), V(respawned)
-      (something starts them again) and V(incomplete) (not every process could be looked at).
+      (something starts them again), V(incomplete) (not every process could be looked at) and V(refused) (the node is
+      not the container it is said to be, or C(/etc/cleanslate/allowed.json) on this machine does not allow it).
   returned: always
   type: str
   sample: released
@@ -368,7 +375,13 @@ def main() -> t.NoReturn:
     except ValueError as error:
         module.fail_json(msg=str(error))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
-    released = release_gpus(world, options, stop_timeout=params["stop_timeout"], gate=gate)
+    released = release_gpus(
+        world,
+        options,
+        stop_timeout=params["stop_timeout"],
+        gate=gate,
+        node_pid_namespace=params["node_pid_namespace"],
+    )
     leave = module.fail_json if released.failed else module.exit_json
     leave(**as_result(released))
 

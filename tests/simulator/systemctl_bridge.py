@@ -94,6 +94,8 @@ class Bridge:
                              "(pip install docker-systemctl-replacement)\n")  # fmt: skip
             sys.exit(1)
         self.tool.time = _Impatient()
+        # Its own reads /proc a hundred times over, and fails at a process whose name is not UTF-8.
+        self.tool.Systemctl.pidlist_of = lambda _self, pid: [pid, *descendants(pid)] if pid else []
         # The units of the machine that we run on are not this node's.
         self.tool._user_folders = [
             os.path.join(node, "home/.config/systemd/user"), os.path.join(node, "run/systemd/user")

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 from driving import until
@@ -92,6 +93,19 @@ def test_a_stop_without_waiting_shows_deactivating_until_it_is_over(node):
     assert unit.state() == ["deactivating", "stop-sigterm"]
     assert until(lambda: unit.state() == ["inactive", "dead"])
     assert "Remaining number of requests 1." in unit.log()
+
+
+@needs_stand_in
+def test_a_stop_beside_a_process_whose_name_is_not_utf8(node):
+    unit = Unit(node)
+    unit.do("start", "sglang")
+    assert until(lambda: "fired up" in unit.log())
+    code = "import time; open('/proc/self/comm', 'wb').write(b'\\xff'); print('named', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as odd:
+        assert odd.stdout.readline() == b"named\n"
+        unit.do("stop", "sglang")
+        odd.kill()
+    assert "SIGTERM received" in unit.log()
 
 
 @needs_stand_in

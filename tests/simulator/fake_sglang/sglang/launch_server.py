@@ -38,7 +38,7 @@ class Launcher:
         self.behaviour = behaviour.load(self.node, os.environ)
         self.arguments = arguments.resolve(argv)
         self.below: list[workers.Worker] = []
-        self.stopping = threading.Event()
+        self.stopping = False  # a plain flag: a lock may not be taken inside a signal handler
         self.up = False
 
     def log(self, text: str, rank: int | None = None) -> None:
@@ -149,7 +149,7 @@ class Launcher:
         if self.behaviour.ignore_term:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         else:
-            signal.signal(signal.SIGTERM, lambda *_: self.stopping.set())
+            signal.signal(signal.SIGTERM, self.stop_soon)
         signal.signal(signal.SIGINT, self.interrupted)
         signal.signal(signal.SIGQUIT, lambda *_: self.crash("SIGQUIT received."))
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
@@ -173,7 +173,8 @@ class Launcher:
         told = self.behaviour
         hung = killed = False
         while True:
-            if self.stopping.wait(0.05):
+            time.sleep(0.05)
+            if self.stopping:
                 self.drain(state)
             age = time.monotonic() - ready
             if told.hung_after_s is not None and age >= told.hung_after_s and not hung:
@@ -237,6 +238,9 @@ class Launcher:
         self.uvicorn("Shutting down")
         self.uvicorn(f"Finished server process [{os.getpid()}]")
         os._exit(0)
+
+    def stop_soon(self, *_: t.Any) -> None:
+        self.stopping = True
 
     def interrupted(self, *_: t.Any) -> None:
         self.end_workers()

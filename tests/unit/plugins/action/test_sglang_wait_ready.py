@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.action import sglang_wait_ready
-from ansible_collections.cleanslate.gpu.plugins.action.sglang_wait_ready import ActionModule, bar, progress_text
+from ansible_collections.cleanslate.gpu.plugins.action.sglang_wait_ready import ActionModule, draw_bar, progress_text
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY
 
 SHARDS = {"what": "Multi-thread loading shards", "done": 37, "total": 64}
@@ -164,7 +164,7 @@ def test_texts(result: dict[str, t.Any], text: str) -> None:
 
 @pytest.mark.parametrize(("done", "total", "drawn"), [(0, 4, "...."), (1, 4, "#..."), (4, 4, "####"), (9, 4, "####")])
 def test_bars(done: int, total: int, drawn: str) -> None:
-    assert bar(done, total, 4) == f"[{drawn}]"
+    assert draw_bar(done, total, 4) == f"[{drawn}]"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ FAILED = {
     "__relaunch_begun": 100.0,
     "__relaunch_failed_step": "Release the GPUs",
     "__relaunch_failed_reason": "GPU 1 still holds 76115 MiB",
-    "gpu_release_result": {"gate": {"verdict": "orphaned", "gpus": [{"used_mib": 0}, {"used_mib": 76115}, {"used_mib": None}]}},
+    "gpu_release_result": {
+        "gate": {"verdict": "orphaned", "gpus": [{"used_mib": 0}, {"used_mib": 76115}, {"used_mib": None}]}
+    },
 }
 
 
@@ -57,7 +59,14 @@ def test_status_shows_unread_memory_as_unknown_and_names_who_computes() -> None:
                 "reason": "GPU 0 holds 500 MiB.",
                 "gpus": [
                     {"index": 0, "uuid": "GPU-a", "name": "H200", "used_mib": 500, "total_mib": 1000, "problems": []},
-                    {"index": 1, "uuid": "GPU-b", "name": "H200", "used_mib": None, "total_mib": None, "problems": ["is lost"]},
+                    {
+                        "index": 1,
+                        "uuid": "GPU-b",
+                        "name": "H200",
+                        "used_mib": None,
+                        "total_mib": None,
+                        "problems": ["is lost"],
+                    },
                 ],
                 "processes": [
                     {"gpu_uuid": "GPU-a", "pid": 7, "name": "python3", "used_mib": 490},

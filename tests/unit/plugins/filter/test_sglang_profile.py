@@ -12,7 +12,12 @@ BASE = {"name": "plain", "args": {"model": "/m", "tp": 8, "port": 31000}, "env":
 
 
 def test_inheritance_merges_and_null_takes_away() -> None:
-    child = {"name": "next", "inherit": "plain", "args": {"speculative_algorithm": "NEXTN", "port": None}, "env": {"B": "2"}}
+    child = {
+        "name": "next",
+        "inherit": "plain",
+        "args": {"speculative_algorithm": "NEXTN", "port": None},
+        "env": {"B": "2"},
+    }
     resolved = sglang_profile([BASE, child], "next")
     assert resolved["args"] == {"model-path": "/m", "tp-size": 8, "speculative-algorithm": "NEXTN"}
     assert resolved["env"] == {"A": "1", "B": "2"}

@@ -17,10 +17,10 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log import 
     LogState,
     Steps,
     advance,
-    bar,
     enter_guard,
     from_json,
     leave_guard,
+    parse_bar,
     split_lines,
     time_stamp,
     to_json,
@@ -163,7 +163,7 @@ def test_weights_that_are_committed_after_the_capture_do_not_turn_the_stage_back
     ],
 )
 def test_progress_bars(line: str, steps: Steps | None) -> None:
-    assert bar(line) == steps
+    assert parse_bar(line) == steps
 
 
 def test_carriage_returns_end_lines_and_the_unfinished_bar_counts() -> None:

@@ -32,7 +32,10 @@ def text(path: str) -> str:
 
 def test_staging_leaves_the_live_files_alone(pair: list[UnitFile]) -> None:
     changes = _unit_files.stage(pair)
-    assert [(change.before, change.after) for change in changes] == [("old unit\n", "new unit\n"), (None, "api-key: x\n")]
+    assert [(change.before, change.after) for change in changes] == [
+        ("old unit\n", "new unit\n"),
+        (None, "api-key: x\n"),
+    ]
     assert text(pair[0].path) == "old unit\n"
     assert not os.path.exists(pair[1].path)
     assert stat.S_IMODE(os.stat(pair[1].path + ".staged").st_mode) == 0o600

@@ -28,7 +28,9 @@ class Clock:
 class Manager:
     """A systemd whose unit stops after a while, survives TERM, survives everything, or does not answer."""
 
-    def __init__(self, clock: Clock, *, stops_after: float | None, dies_by_kill: bool = True, ends_as: str = "inactive") -> None:
+    def __init__(
+        self, clock: Clock, *, stops_after: float | None, dies_by_kill: bool = True, ends_as: str = "inactive"
+    ) -> None:
         self.clock, self.stops_after, self.dies_by_kill, self.ends_as = clock, stops_after, dies_by_kill, ends_as
         self.state: dict[str, str] | None = {
             "LoadState": "loaded",
@@ -43,7 +45,11 @@ class Manager:
 
     def show(self, units: t.Sequence[str], properties: t.Sequence[str]) -> dict[str, dict[str, str]]:
         assert self.state is None or set(self.state) <= set(properties)
-        if self.asked_at is not None and self.stops_after is not None and self.clock.now >= self.asked_at + self.stops_after:
+        if (
+            self.asked_at is not None
+            and self.stops_after is not None
+            and self.clock.now >= self.asked_at + self.stops_after
+        ):
             self._end()
         return {} if self.state is None else {units[0]: dict(self.state)}
 
