@@ -8,18 +8,8 @@ import re
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL
 
-# The long names that SGLang's parser gives to one option. The first is what we write.
-_SPELLINGS = (
-    ("model-path", "model"),
-    ("tp-size", "tensor-parallel-size", "tp"),
-    ("pp-size", "pipeline-parallel-size", "pp"),
-    ("dp-size", "data-parallel-size", "dp"),
-    ("ep-size", "expert-parallel-size", "ep"),
-    ("speculative-draft-model-path", "speculative-draft-model"),
-    ("dist-init-addr", "nccl-init-addr"),
-)
-_CANONICAL = {other: names[0] for names in _SPELLINGS for other in names[1:]}
 _FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_api_key", "expect"}
 _SECRETS = {"api-key": "api_key", "admin-api-key": "admin_api_key"}
 _KEY = re.compile(r"[a-z][a-z0-9-]*")
@@ -38,7 +28,7 @@ def _canonical_args(profile: str, args: t.Any) -> dict[str, t.Any]:
         name = str(key).replace("_", "-").removeprefix("--")
         if not _KEY.fullmatch(name):
             _fail(f"profile {profile!r}: {key!r} is not the name of an SGLang option (letters, digits and dashes)")
-        name = _CANONICAL.get(name, name)
+        name = CANONICAL.get(name, name)
         if name in _SECRETS:
             _fail(
                 f"profile {profile!r}: a key belongs into the profile's {_SECRETS[name]}, not into args:"

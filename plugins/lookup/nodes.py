@@ -10,8 +10,9 @@ author: cleanslate.gpu contributors (@cleanslate-gpu)
 version_added: 0.1.0
 short_description: The hosts of a group that a playbook will work on, never none
 description:
-  - Ansible ends well when a play matches no host, because of a wrong inventory or a C(--limit) beside the group. For a playbook that
-    relaunches servers that would be a false success, so this lookup fails instead and says what was looked at.
+  - Ansible ends well when a play matches no host, because of a wrong inventory or a C(--limit) beside the group. For
+    a playbook that relaunches servers that would be a false success, so this lookup fails instead and says what was
+    looked at.
   - With C(--syntax-check), where there may be no inventory, it returns V(localhost).
 options:
   _terms:
@@ -44,7 +45,7 @@ from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):
-    def run(self, terms: list[str], variables: dict[str, t.Any] | None = None, **kwargs: t.Any) -> list[str]:
+    def run(self, terms: list[str], variables: dict[str, t.Any] | None = None, **dummy: t.Any) -> list[str]:
         variables = variables or {}
         groups: dict[str, list[str]] = variables.get("groups") or {}
         limit = variables.get("ansible_limit")

@@ -143,11 +143,16 @@ def kind_by_name(path: str) -> tuple[NodeKind, int | None]:
     return "other", None
 
 
+def plays_nodes(devices: t.Sequence[str]) -> bool:
+    """Whether plain files may stand in for nodes: every glob lies outside /dev."""
+    return all(os.path.normpath(pattern).split("/")[1:2] != ["dev"] for pattern in map(_one_slash, devices))
+
+
 def find_nodes(devices: t.Sequence[str], majors: t.Sequence[int] | None, proc: Proc) -> NodeSet:
     """Expand the globs. A folder stands for what lies in it; a path that is no GPU device is a stale node."""
     real = registered_majors(proc)
     wanted = frozenset(real if majors is None else majors)
-    simulated = all(os.path.normpath(pattern).split("/")[1:2] != ["dev"] for pattern in map(_one_slash, devices))
+    simulated = plays_nodes(devices)
     nodes: list[DeviceNode] = []
     stale: list[StaleNode] = []
     for path in _expand(devices):

@@ -11,9 +11,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-LookState = t.Literal[
-    "ok", "no_tool", "no_driver", "no_devices", "library_mismatch", "blocked", "hung", "error"
-]
+LookState = t.Literal["ok", "no_tool", "no_driver", "no_devices", "library_mismatch", "blocked", "hung", "error"]
 ProcessesVerdict = t.Literal["none", "some", "unknown"]
 GpuVerdict = t.Literal["idle", "busy", "unknown"]
 

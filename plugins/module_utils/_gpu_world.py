@@ -35,7 +35,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Sys
 
 # Seconds: somebody new who has a device open makes us ask nvidia-smi who computes, but not more often than that.
 ASK_AGAIN = 2.0
-# Seconds: somebody who has no device left is only there because nvidia-smi listed him; he is done when it no longer does.
+# Seconds: somebody who has no device left is only there because nvidia-smi listed him; he is done when it no longer
+# does.
 ASK_ABOUT_DYING = 0.2
 
 

@@ -88,7 +88,8 @@ class LeaseFolder:
         os.rename(TEMPORARY_NAME, self.name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
         for other in os.listdir(self._handle):
             if re.fullmatch(r"leases-.*\.json", other) and other != self.name:
-                self._remove(other)
+                with contextlib.suppress(OSError):  # nobody reads it any more; it only lies about
+                    self._remove(other)
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -120,6 +121,7 @@ class LeaseFolder:
 def opened(path: str, boot_id: str, *, create: bool, uid: int | None = None) -> t.Iterator[LeaseFolder | None]:
     """Open the folder, made 0700 where create is set. None: there is none. Raises FolderRefused."""
     owner = os.geteuid() if uid is None else uid
+    path = os.path.normpath(path)  # with a slash at its end a symbolic link would be followed
     if create:
         try:
             os.mkdir(path, 0o700)

@@ -6,8 +6,8 @@
 
 """Proof that a node is the container it is said to be: its PID namespace is that of the container's init on the host.
 
-Equal for the right container, different for any other (measured on LXC). boot_id proves nothing: it is the host's in every
-container.
+Equal for the right container, different for any other (measured on LXC). boot_id proves nothing: it is the host's in
+every container.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ def refusal(namespace: str, vmids: t.Sequence[str], proc: Proc) -> str | None:
     try:
         inits = container_inits(set(vmids), proc)
     except OSError as exc:
-        return f"The cgroup of PID 1 cannot be read on the GPU host ({exc}), so container {listed} cannot be proved. Become root there."
+        return f"The cgroup of PID 1 cannot be read on the GPU host ({exc}): container {listed} cannot be proved."
     if any(init.namespace == namespace for init in inits):
         return None
     if not inits:
         return (
-            f"No container {listed} runs on this GPU host (no init with PID 1 of its own in a cgroup /lxc/{vmids[0]}/…)."
-            " Check gpu_release_lxc against `pct list`, and that gpu_release_host is the right host. Nothing was touched."
+            f"No container {listed} runs on this GPU host: no init with a PID 1 of its own in a cgroup /lxc/{vmids[0]}/…"
+            " Check gpu_release_lxc against `pct list`, and that gpu_release_host is the right host."
+            " Nothing was touched."
         )
     seen = "; ".join(f"container {init.vmid} has {init.namespace} (pid {init.pid} here)" for init in inits)
     return (

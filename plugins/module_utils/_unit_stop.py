@@ -6,8 +6,9 @@
 
 """Stopping a server's unit with a drain of our own.
 
-SGLang drains running requests without any limit after SIGTERM (tokenizer_manager.py, 0.5.12 to 0.5.23), so the limit has
-to come from outside: the unit is asked to stop, and what is left of it when the drain is over is killed as a whole.
+SGLang drains running requests without any limit after SIGTERM (tokenizer_manager.py, 0.5.12 to 0.5.23), so the limit
+has to come from outside: the unit is asked to stop, and what is left of it when the drain is over is killed as a
+whole.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ POLL_FIRST, POLL_MOST = 0.05, 0.5
 
 @dataclasses.dataclass(frozen=True)
 class StopResult:
-    """verdict, with one sentence for people. result is systemd's own word for how the unit ended, None where unknown."""
+    """verdict, with one sentence for people. result is systemd's own word for how the unit ended, None if unknown."""
 
     verdict: StopVerdict
     reason: str
@@ -93,7 +94,8 @@ def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopRe
     state, main_pid = first.state_before, first.main_pid
 
     def ended(verdict: StopVerdict, reason: str, answer: t.Mapping[str, str]) -> StopResult:
-        # Otherwise a start would count against the start limit, and the unit stands there as failed though it is meant to be off.
+        # Otherwise a start would count against the start limit, and the unit stands there as failed though it is
+        # meant to be off.
         cleared = answer.get("ActiveState") == "failed" and systemd.reset_failed(unit).exit_code == 0
         return StopResult(verdict, reason, main_pid, state, answer.get("Result"), passed(), cleared)
 
@@ -118,7 +120,8 @@ def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopRe
     said = "" if killed.exit_code == 0 else f" ({what_it_said(killed)})"
     now = "unknown" if after is None else f"{after.get('ActiveState')} ({after.get('SubState')})"
     reason = (
-        f"{unit} (pid {main_pid}) is still {now}, {drain:.0f} s after SIGTERM and {KILL_WAIT:.0f} s after SIGKILL{said};"
-        f" a process that survives SIGKILL is stuck in the kernel: look at its state and wchan with gpu_holders_info"
+        f"{unit} (pid {main_pid}) is still {now}, {drain:.0f} s after SIGTERM and {KILL_WAIT:.0f} s after"
+        f" SIGKILL{said}; a process that survives SIGKILL is stuck in the kernel: look at its state and wchan with"
+        " gpu_holders_info"
     )
     return StopResult("still_running", reason, main_pid, state, None, passed())

@@ -100,8 +100,8 @@ options:
     default: 10.0
   node_pid_namespace:
     description:
-      - With O(scope=lxc), what C(readlink /proc/1/ns/pid) prints on the node that these GPUs are released for. It must equal that of the
-        init of one of the containers in O(lxc), else nothing is touched.
+      - With O(scope=lxc), what C(readlink /proc/1/ns/pid) prints on the node that these GPUs are released for. It
+        must equal that of the init of one of the containers in O(lxc), else nothing is touched.
       - Without it, the containers are taken as named.
     type: str
   wait_idle:

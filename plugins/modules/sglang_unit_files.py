@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - cleanslate.gpu contributors (@cleanslate-gpu)
 description:
-  - Writes the unit and the configuration of a server beside the live files, swaps them in together when the server is stopped, and
-    puts the former ones back together when the new server does not come up.
-  - All files of one call change, or none. C(PATH.staged) waits to become C(PATH); C(PATH.previous) is what C(PATH) was before the
-    last swap.
+  - Writes the unit and the configuration of a server beside the live files, swaps them in together when the server is
+    stopped, and puts the former ones back together when the new server does not come up.
+  - All files of one call change, or none. C(PATH.staged) waits to become C(PATH); C(PATH.previous) is what C(PATH)
+    was before the last swap.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
 attributes:
@@ -31,7 +31,8 @@ options:
   state:
     description:
       - What shall become of the files.
-      - V(staged) writes beside the live files what differs from them in text, mode or owner. The live files stay as they are.
+      - V(staged) writes beside the live files what differs from them in text, mode or owner. The live files stay as
+        they are.
       - V(installed) swaps in what is staged and keeps the former files as C(PATH.previous).
       - V(restored) puts the former files back; a file that had no predecessor is removed.
       - V(discarded) throws away what is staged.
@@ -52,8 +53,8 @@ options:
         required: true
       content:
         description:
-          - The whole text of the file. V("<<secret:NAME>>"), quotes included, stands for the value of that name in O(secrets),
-            written as a double-quoted YAML or JSON string.
+          - The whole text of the file. V("<<secret:NAME>>"), quotes included, stands for the value of that name in
+            O(secrets), written as a double-quoted YAML or JSON string.
         type: str
       mode:
         description:
@@ -70,7 +71,8 @@ options:
         type: str
   secrets:
     description:
-      - Values that stand in the files but must appear in no log, diff or result. They travel apart from the text for that reason.
+      - Values that stand in the files but must appear in no log, diff or result. They travel apart from the text for
+        that reason.
     type: dict
     default: {}
 """
@@ -119,7 +121,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_files
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
-
 
 _PLACEHOLDER = re.compile(r'"<<secret:([A-Za-z0-9_]*)>>"')
 

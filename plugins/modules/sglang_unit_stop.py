@@ -12,9 +12,10 @@ version_added: 0.1.0
 author:
   - cleanslate.gpu contributors (@cleanslate-gpu)
 description:
-  - Asks systemd to stop the unit, gives the server O(drain) seconds to finish its requests (SGLang itself sets no limit), kills what is
-    left of the unit after that, and clears a failed state.
-  - A stopped unit proves nothing about the GPUs. Use M(cleanslate.gpu.gpu_force_release) and M(cleanslate.gpu.gpu_wait_idle) for that.
+  - Asks systemd to stop the unit, gives the server O(drain) seconds to finish its requests (SGLang itself sets no
+    limit), kills what is left of the unit after that, and clears a failed state.
+  - A stopped unit proves nothing about the GPUs. Use M(cleanslate.gpu.gpu_force_release) and
+    M(cleanslate.gpu.gpu_wait_idle) for that.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
 attributes:
@@ -57,8 +58,8 @@ EXAMPLES = r"""
 RETURN = r"""
 verdict:
   description:
-    - V(absent) there is no such unit; V(already_stopped); V(drained) it ended by itself within the drain; V(cut) it was killed after the
-      drain; V(would_stop) in check mode; V(still_running), with which the module fails.
+    - V(absent) there is no such unit; V(already_stopped); V(drained) it ended by itself within the drain; V(cut) it
+      was killed after the drain; V(would_stop) in check mode; V(still_running), with which the module fails.
   returned: always
   type: str
   sample: drained

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
+
 from ansible_collections.cleanslate.gpu.plugins.filter.misspelt_options import misspelt_options
 
 SPECS = {"argument_specs": {"main": {"options": {"gpu_release_scope": {}, "gpu_release_units": {}}}, "empty": {}}}

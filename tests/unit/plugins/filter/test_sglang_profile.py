@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
+
 from ansible_collections.cleanslate.gpu.plugins.filter.sglang_profile import sglang_profile
 
 BASE = {"name": "plain", "args": {"model": "/m", "tp": 8, "port": 31000}, "env": {"A": 1}, "api_key": "k"}

@@ -11,6 +11,7 @@ from ansible import context
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
+
 from ansible_collections.cleanslate.gpu.plugins.lookup.nodes import LookupModule
 
 GROUPS = {"all": ["gpu1", "gpu2", "pve"], "ungrouped": [], "sglang_nodes": ["gpu1", "gpu2"], "proxmox_hosts": ["pve"]}

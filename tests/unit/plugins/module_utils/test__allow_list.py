@@ -12,6 +12,7 @@ import pathlib
 import typing as t
 
 import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _allow_list
 from ansible_collections.cleanslate.gpu.plugins.module_utils._allow_list import Allowed, AllowListError
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _pair_proof
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
-
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc
 
 NODE = "pid:[4026532177]"

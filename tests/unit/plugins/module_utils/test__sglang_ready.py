@@ -2,154 +2,36 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The waiting, on a clock that passes only when somebody sleeps."""
+"""The waiting: its ends, its settling, its slices."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
 import json
-import time
 import typing as t
 import zlib
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import (
-    HealthLook,
-    Observation,
-    Target,
-    judge,
-)
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source import Chunk
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
     Listener,
     Process,
-    ServerProcesses,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions import Generation, Models
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_ready import (
     FATAL_GRACE,
-    Wait,
-    WaitOptions,
-    WaitResult,
     WaitState,
     begin,
     from_token,
     to_token,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import UnitState
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.ready_world import (
+    TARGET,
+    World,
+    loading,
+    stamped,
+)
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, FakeClock
-
-TARGET = Target("sglang.service", "127.0.0.1", 30000, served_model_name="kimi", expected_workers=2)
-OK = Answer(status=200, seconds=1.0)
-START = 1_700_000_000.0
-
-
-def stamped(second: float, text: str, rank: str = "") -> str:
-    return time.strftime("[%Y-%m-%d %H:%M:%S", time.localtime(START + second)) + f"{rank}] {text}"
-
-
-class World:
-    """A server whose parts change at given seconds after the wait began."""
-
-    def __init__(self, *, memory: t.Callable[[float], int | None] | None = None) -> None:
-        self.clock = FakeClock()
-        self.began = self.clock.now
-        self.events: list[tuple[float, dict[str, t.Any]]] = []
-        self.log: list[tuple[float, str]] = []
-        self.written = 0
-        self.cpu: t.Callable[[float], int] = lambda now: 0
-        self.memory = memory
-        self.looks = 0
-        self.journal = False
-        self.target = TARGET
-        self.invocations: list[str] = []
-        self.now_is = {
-            "unit": UnitState("sglang.service", "running", "active", "running", main_pid=100, restarts=0),
-            "main": Process(100, 1, 4711, "S", 0, "python -m sglang.launch_server"),
-            "workers": 2,
-            "health": None,
-            "model": "kimi",
-            "foreign": None,
-            "models_status": 200,
-        }
-
-    def at(self, second: float, **changes: t.Any) -> World:
-        self.events.append((second, changes))
-        return self
-
-    def unit_at(self, second: float, **changes: t.Any) -> World:
-        return self.at(second, unit=dataclasses.replace(t.cast(UnitState, self.now_is["unit"]), **changes))
-
-    def says(self, second: float, text: str, rank: str = " TP0") -> World:
-        self.log.append((second, stamped(second, text, rank)))
-        return self
-
-    @property
-    def elapsed(self) -> float:
-        return self.clock.now - self.began
-
-    def look(self, update_log: t.Callable[..., t.Any]) -> HealthLook:
-        self.looks += 1
-        for second, changes in self.events:
-            if second <= self.elapsed:
-                self.now_is.update(changes)
-        self.events = [event for event in self.events if event[0] > self.elapsed]
-        state = t.cast(t.Any, self.now_is)
-        unit, main = state["unit"], state["main"]
-        log = update_log(unit, START if main is not None else None)
-        up = state["health"] is not None
-        workers = tuple(Process(110 + i, 100, 1, "S", 0, f"sglang::scheduler_TP{i}") for i in range(state["workers"]))
-        mine = (Listener("127.0.0.1", 100),) if up else ()
-        processes = ServerProcesses(
-            main=main,
-            members=(100,),
-            workers=workers,
-            listeners=(state["foreign"],) if state["foreign"] else mine,
-            ours=False if state["foreign"] else (True if up else None),
-            foreign=state["foreign"],
-            cpu_ticks=self.cpu(self.elapsed),
-        )
-        health = Answer(status=state["health"], seconds=0.1) if up else None
-        healthy = up and state["health"] == 200
-        models = Models(Answer(status=state["models_status"]), (state["model"],)) if healthy else None
-        seen = Observation(unit, processes, log, health, models, Generation(True, OK) if healthy else None)
-        verdict, reason, witnesses = judge(self.target, seen, redact)
-        return HealthLook(TARGET.name, verdict, reason, seen, witnesses, START)
-
-    def read(self, unit: UnitState | None, since: float | None, position: t.Any) -> Chunk:
-        self.invocations.append(unit.invocation if unit else "")
-        first = (position or {}).get("n", 0)
-        lines = [line for second, line in self.log if second <= self.elapsed]
-        return Chunk(tuple(lines[first:]), position={"n": len(lines)}, this_run=self.journal)
-
-    def wait(self, state: WaitState | None = None, **options: t.Any) -> WaitResult:
-        chosen = {"timeout": 2700.0, "progress_timeout": 600.0, "settle": 5.0, "slice": None, **options}
-        return Wait(
-            WaitOptions(**chosen),
-            state or begin(self.clock),
-            look=self.look,
-            read_log=self.read,
-            clock=self.clock,
-            redact=redact,
-            memory=(lambda: self.memory(self.elapsed)) if self.memory else None,
-        ).run()
-
-
-def loading(world: World) -> World:
-    """A start that takes 100 s."""
-    world.says(20, f"server_args=ServerArgs(api_key='{KEY}')", "").says(30, "Init parallel begin.")
-    world.says(35, "Load weight begin. avail mem=94.00 GB").says(65, "Load weight end. elapsed=30 s")
-    world.says(70, "Capture target decode CUDA graph begin. backend=full").says(
-        88, "max_total_num_tokens=1, context_len=1"
-    )
-    world.says(90, "Uvicorn running on http://127.0.0.1:30000", "").says(
-        95, "The server is fired up and ready to roll!", ""
-    )
-    return world.at(90, health=503).at(95, health=200)
 
 
 def test_a_start_that_works() -> None:
@@ -284,74 +166,6 @@ def test_a_fatal_line_and_a_dead_unit_end_it_at_once() -> None:
     world = loading(World()).says(50, "Scheduler hit an exception: x").unit_at(50, phase="failed")
     world.log.sort()
     assert world.wait().waited <= 51
-
-
-def test_silence_ends_the_wait_and_names_what_may_stall() -> None:
-    world = World().says(30, "Init parallel begin.")
-    result = world.wait(progress_timeout=100.0)
-    assert result.verdict == "no_progress"
-    assert 129 <= result.waited <= 132
-    assert result.guess is not None
-    assert "NCCL" in result.guess.cause
-
-
-def test_one_line_a_minute_is_progress() -> None:
-    world = World().at(1000, health=200)
-    for minute in range(20):
-        world.says(minute * 60, f"still compiling kernel {minute}")
-    assert world.wait(progress_timeout=100.0).verdict == "ready"
-
-
-def test_a_moving_bar_is_progress() -> None:
-    world = World().says(0, "Load weight begin.").at(1000, health=200)
-    for step in range(20):
-        world.log.append((step * 50, f"Multi-thread loading shards: {step}% Completed | {step}/64 [x]"))
-    assert world.wait(progress_timeout=100.0).verdict == "ready"
-
-
-def test_cpu_time_is_progress() -> None:
-    world = World().says(0, "Capture target decode CUDA graph begin.").at(1000, health=200)
-    world.cpu = lambda now: int(now * 100)
-    assert world.wait(progress_timeout=100.0).verdict == "ready"
-
-
-def test_the_idling_of_waiting_processes_is_no_progress() -> None:
-    world = World().says(0, "Load weight begin.")
-    world.cpu = lambda now: int(now * 3)
-    assert world.wait(progress_timeout=100.0).verdict == "no_progress"
-
-
-def test_a_collective_that_spins_is_no_progress() -> None:
-    world = World().says(0, "Init parallel begin.")
-    world.cpu = lambda now: int(now * 800)
-    assert world.wait(progress_timeout=100.0).verdict == "no_progress"
-
-
-def test_growing_gpu_memory_is_progress_and_is_asked_for_rarely() -> None:
-    asked: list[float] = []
-
-    def memory(now: float) -> int:
-        asked.append(now)
-        return int(now)
-
-    world = World(memory=memory).says(0, "Init parallel begin.").at(500, health=200)
-    assert world.wait(progress_timeout=100.0).verdict == "ready"
-    assert len(asked) <= 50
-
-
-@pytest.mark.parametrize("memory", [lambda now: 500, lambda now: None], ids=["still", "unknown"])
-def test_gpu_memory_that_stands_still_or_is_unknown_is_no_progress(memory: t.Callable[[float], int | None]) -> None:
-    world = World(memory=memory).says(0, "Init parallel begin.")
-    assert world.wait(progress_timeout=100.0).verdict == "no_progress"
-
-
-def test_the_total_time_ends_it_whatever_moves() -> None:
-    world = World().says(0, "Load weight begin.")
-    world.cpu = lambda now: int(now * 100)
-    result = world.wait(timeout=300.0)
-    assert result.verdict == "starting"
-    assert "not ready within 300 s" in result.reason
-    assert 300 <= result.waited <= 302
 
 
 def test_lines_of_an_earlier_run_are_not_taken_for_this_one() -> None:

@@ -98,9 +98,9 @@ def environment_words(line: str) -> list[str]:
 
 
 HOSTILE = [
-    "50%", "%h", "%%", "$HOME", "${HOME}", "$$", "$", '{"a":"b c"}', '{"a": "b\\"c"}', "/path with a blank", "a\\b", "\\",
-    "\\n", "'", '"', "a'b\"c", ";", "a;b", "", " ", "  x  ", "#", "-x", "@x", "!x", "é", "模型 🦙", "=", "%$\\\"'", "\\x41",
-    "~", "*", "a=b", "a\u00a0b", "`id`", "|", "&&", "\\\\", '"\\', "%%$$", "<", ">",
+    "50%", "%h", "%%", "$HOME", "${HOME}", "$$", "$", '{"a":"b c"}', '{"a": "b\\"c"}', "/path with a blank",
+    "a\\b", "\\", "\\n", "'", '"', "a'b\"c", ";", "a;b", "", " ", "  x  ", "#", "-x", "@x", "!x", "é", "模型 🦙", "=",
+    "%$\\\"'", "\\x41", "~", "*", "a=b", "a\u00a0b", "`id`", "|", "&&", "\\\\", '"\\', "%%$$", "<", ">",
 ]  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def test_what_needs_no_quotes_gets_none() -> None:
 @pytest.mark.parametrize("text", ["a\nb", "a\0b", "a\rb", "\x1b[31m", "a\tb", "\ud800"])
 @pytest.mark.parametrize("filter_", [argument, lambda text: environment(f"A={text}")], ids=["argument", "environment"])
 def test_control_characters_are_refused(filter_: t.Callable[[str], str], text: str) -> None:
-    with pytest.raises(ValueError, match="contains .*, which neither a config file nor a unit can carry"):
+    with pytest.raises(ValueError, match=r"contains .*, which neither a config file nor a unit can carry"):
         filter_(text)
 
 

@@ -9,6 +9,7 @@ import pathlib
 import stat
 
 import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_files
 from ansible_collections.cleanslate.gpu.plugins.module_utils._unit_files import UnitFile, UnitFileError
 
@@ -81,7 +82,7 @@ def test_a_stale_previous_is_never_put_back_for_a_new_file(pair: list[UnitFile])
 
 def test_when_one_file_cannot_be_staged_none_is(pair: list[UnitFile]) -> None:
     bad = UnitFile(str(pathlib.Path(pair[0].path).parent / "no folder" / "x"), "x")
-    with pytest.raises(UnitFileError, match="cannot write into .*no folder: No such file"):
+    with pytest.raises(UnitFileError, match=r"cannot write into .*no folder: No such file"):
         _unit_files.stage([*pair, bad])
     assert _unit_files.staged(paths(pair)) == ()
 

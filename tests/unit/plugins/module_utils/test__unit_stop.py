@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_stop
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult
 
