@@ -104,30 +104,28 @@ def refusal(request: LeaseRequest) -> str | None:
         ids.update(run_id=request.run_id, node=request.node)
     for name, value in ids.items():
         if not ID.fullmatch(value):
-            what = (
-                "empty"
-                if not value
-                else f"{value[:40]!r}{' and so on' if len(value) > 40 else ''} ({len(value)} characters)"
-            )
+            what = f"{value[:40]!r} ({len(value)} characters)" if value else "empty"
             return f"{name} is {what}; allowed are 1 to 128 letters, digits and _ . : @ + -"
     if request.run_id == CORRUPT:
         return f"run_id is {CORRUPT!r}, which as takeover means a lease file that cannot be read; choose another one"
     wrong = [uuid for uuid in request.gpus if not is_gpu_uuid(uuid)]
     if wrong:
-        return f"gpus has {wrong[0][:80]!r}, which is no UUID of a GPU (nvidia-smi -L shows them: GPU-…); an index can change"
-    for name, value, least in (
-        ("ttl", request.ttl, 1.0),
-        ("wait", request.wait, 0.0),
-        ("marker_ttl", request.marker_ttl, 0.0),
-    ):
-        if not math.isfinite(value) or not least <= value <= LONGEST:
-            return f"{name} is {value} seconds; it must be between {least:.0f} and {LONGEST:.0f}"
+        return f"gpus has {wrong[0][:80]!r}, which is no UUID of a GPU (nvidia-smi -L shows them); an index can change"
+    times = {"ttl": (request.ttl, 1), "wait": (request.wait, 0), "marker_ttl": (request.marker_ttl, 0)}
+    for option, (seconds, least) in times.items():
+        if not math.isfinite(seconds) or not least <= seconds <= LONGEST:
+            return f"{option} is {seconds} seconds; it must be between {least} and {LONGEST:.0f}"
     return None
 
 
 def _cure(run_ids: t.Iterable[str]) -> str:
     runs = sorted(set(run_ids))
     return f"unlock.yml shows it; if that run is known to be dead, unlock.yml -e unlock_run_id={runs[0]} takes it over"
+
+
+def _past(former: Lease, now: float) -> str:
+    how = f"was taken over by {former.taken_by}" if former.taken_by else "had run out"
+    return f"The lease of run {former.run_id}, node {former.node} {how} {age_words(now - former.expires)} ago."
 
 
 def _hold(book: Book, request: LeaseRequest, now: float, wall: float) -> _Decision:
@@ -138,10 +136,7 @@ def _hold(book: Book, request: LeaseRequest, now: float, wall: float) -> _Decisi
     displaced = [lease for lease in others if lease.run_id == request.takeover]
     in_the_way = [lease for lease in others if lease.run_id != request.takeover]
 
-    past = ""
-    if former is not None and own is None:
-        how = f"was taken over by {former.taken_by}" if former.taken_by else "had run out"
-        past = f" The lease of run {former.run_id}, node {former.node} {how} {age_words(now - former.expires)} ago."
+    past = f" {_past(former, now)}" if former is not None and own is None else ""
     if in_the_way:
         told = "; ".join(lease_words(lease, now) for lease in in_the_way) + "." + past
         if request.takeover and not displaced:
@@ -150,9 +145,8 @@ def _hold(book: Book, request: LeaseRequest, now: float, wall: float) -> _Decisi
         if past:
             return _Decision("expired", reason, book, failed=True)
         same_run = all(lease.run_id == request.run_id for lease in in_the_way)
-        return _Decision(
-            "busy", reason, book, failed=True, wait=request.wait > 0 and (same_run or request.wait_for_others)
-        )
+        wait = request.wait > 0 and (same_run or request.wait_for_others)
+        return _Decision("busy", reason, book, failed=True, wait=wait)
 
     new = Lease(
         request.run_id,
@@ -203,10 +197,7 @@ def _give_back(book: Book, request: LeaseRequest, now: float) -> _Decision:
     after = Book(tuple(lease for lease in book.leases if lease is not former), markers)
     if former.expires > now:
         return _Decision("released", f"{gpu_words(former.gpus)}: given back by {owner_words(former)}.{marked}", after)
-    how = f"was taken over by {former.taken_by}" if former.taken_by else "had run out"
-    reason = (
-        f"{gpu_words(former.gpus)}: the lease of {owner_words(former)} {how} {age_words(now - former.expires)} ago."
-    )
+    reason = f"{gpu_words(former.gpus)}: {_past(former, now)}"
     since = [lease for lease in standing if overlap(lease.gpus, former.gpus)]
     if since:
         reason += " Meanwhile: " + "; ".join(lease_words(lease, now) for lease in since) + "."
@@ -230,8 +221,9 @@ def decide(book: Book, request: LeaseRequest, now: float, wall: float) -> _Decis
 
 def _unreadable(path: str, why: str, request: LeaseRequest) -> LeaseResult:
     reason = (
-        f"unreadable lease: {path}: {why}. Somebody may hold these GPUs, so they do not count as free. Look at the file; if no run is"
-        f" at work on this host, unlock.yml -e unlock_run_id={CORRUPT} (option takeover: {CORRUPT}) throws it away"
+        f"unreadable lease: {path}: {why}. Somebody may hold these GPUs, so they do not count as free."
+        f" Look at the file; if no run is at work on this host, unlock.yml -e unlock_run_id={CORRUPT} (option takeover)"
+        " throws it away"
     )
     return LeaseResult("busy", reason, failed=request.state != "shown", unreadable=True)
 
@@ -301,7 +293,7 @@ def lease(request: LeaseRequest, path: str, boot_id: str | None, clock: Clock, *
     if wrong is None and not os.path.isabs(path):
         wrong = f"path is {path!r}; it must be absolute"
     if wrong is None and (boot_id is None or not re.fullmatch(r"[0-9A-Za-z-]{1,64}", boot_id)):
-        wrong = "cannot tell which boot this is from /proc/sys/kernel/random/boot_id, so no lease can be dated. Is /proc mounted?"
+        wrong = "cannot tell which boot this is (/proc/sys/kernel/random/boot_id), so no lease can be dated"
     if wrong is not None or boot_id is None:
         return LeaseResult("refused", f"{wrong}. Nothing was changed.", failed=True)
     started, pause = clock.monotonic(), POLL_FIRST

@@ -74,7 +74,10 @@ class LeaseFolder:
         if len(data) > MOST_BYTES:
             raise Unreadable(f"it is longer than {MOST_BYTES} bytes")
         try:
-            return json.loads(data.decode("utf-8"), parse_constant=_reject)
+            document = json.loads(data.decode("utf-8"), parse_constant=_reject)
+            if document is None:
+                raise ValueError("null")  # which for the caller would mean that there is no file
+            return document
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"it is not the JSON that was written here ({error})") from error
 
@@ -108,8 +111,8 @@ class LeaseFolder:
                 except BlockingIOError:
                     if clock.monotonic() >= deadline:
                         raise LockBusy(
-                            f"another process has had {self.path}/{LOCK_NAME} locked for {LOCK_WAIT:.0f} s, and it should"
-                            f" need milliseconds: see who with 'fuser -v {self.path}/{LOCK_NAME}'"
+                            f"another process has had {self.path}/{LOCK_NAME} locked for {LOCK_WAIT:.0f} s, which"
+                            f" should take milliseconds: see who with 'fuser -v {self.path}/{LOCK_NAME}'"
                         ) from None
                     clock.sleep(LOCK_POLL)
             yield

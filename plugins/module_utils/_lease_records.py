@@ -21,7 +21,7 @@ VERSION = 1
 KEPT = 86400.0  # seconds for which a lease that has ended is remembered, so that its owner can be told
 LONGEST_TEXT = 200
 ID = re.compile(r"[A-Za-z0-9_.:@+-]{1,128}")
-Gpus = t.Tuple[str, ...]
+Gpus = tuple[str, ...]
 
 
 class BootClock:
@@ -40,7 +40,7 @@ class BootClock:
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """since, expires: seconds since the boot. since_wall is for people. taken_by: whom another run was, where one took it over."""
+    """since, expires: seconds since the boot. since_wall is for people. taken_by: the run that took it over, if any."""
 
     run_id: str
     node: str
@@ -191,13 +191,14 @@ def owner_words(owner: Lease | Marker) -> str:
 
 def lease_words(lease: Lease, now: float) -> str:
     return (
-        f"{gpu_words(lease.gpus)}: held by {owner_words(lease)}, since {age_words(now - lease.since)} ago;"
+        f"{gpu_words(lease.gpus)}: held by {owner_words(lease)} for {age_words(now - lease.since)};"
         f" expires in {max(0.0, lease.expires - now):.0f} s unless it is renewed"
     )
 
 
 def marker_words(marker: Marker, now: float) -> str:
-    return f"{gpu_words(marker.gpus)}: a server of {owner_words(marker)} is starting, for {marker.until - now:.0f} s at most"
+    left = f"{marker.until - now:.0f} s at most"
+    return f"{gpu_words(marker.gpus)}: a server of {owner_words(marker)} is starting, for {left}"
 
 
 def lease_view(lease: Lease, now: float) -> dict[str, t.Any]:

@@ -152,7 +152,7 @@ def parse_path(path: str) -> Ownership:
         following = segments[index + 1] if index + 1 < len(segments) else ""
         if segment == "lxc" and not layers[-1][1] and following and not _LXC_ATTACHED.match(following):
             index += 1
-            container = Container("lxc", following)
+            container = Container("lxc" if following.isdigit() else "plain-lxc", following)
         if container is None and _KUBEPODS.match(segment):
             in_pods = True
         elif in_pods and (container is not None or re.match(rf"{_HEX}\Z", segment)):

@@ -46,7 +46,8 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What was asked, and the world in which it is checked."""
+    """What was asked, and the part of the world that several checks look at. What only one looks at is an argument of
+    that check."""
 
     devices: tuple[str, ...]
     expectation: Expectation
@@ -59,10 +60,7 @@ class Context:
     proc: Proc = dataclasses.field(default_factory=Proc)
     own_uid: int = dataclasses.field(default_factory=os.geteuid)
     stat: t.Callable[[str], os.stat_result] = os.stat
-    extended_attributes: t.Callable[[str], t.Sequence[str]] = os.listxattr
-    open_node: t.Callable[[str], None] | None = None  # None: the real one
     account: t.Callable[[str, str], Account] = find_account
-    library_folders: tuple[str, ...] | None = None  # None: the usual ones
 
 
 @dataclasses.dataclass(frozen=True)

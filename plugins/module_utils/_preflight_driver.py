@@ -13,7 +13,6 @@ import os
 import re
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NVIDIA_MAJOR, plays_nodes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import (
     Check,
     Context,
@@ -22,6 +21,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import (
     not_checked,
     passed,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_nodes import of_the_driver
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import text
 
 # The first that is found decides. CUDA's forward compatibility package brings a newer libcuda on purpose, so that one
@@ -44,13 +44,13 @@ _CURE = (
 )
 
 
-def driver_match(context: Context) -> Check:
+def driver_match(context: Context, *, folders: t.Sequence[str] = LIBRARY_FOLDERS) -> Check:
     """The same version on both sides; anything else makes NVML and CUDA fail as soon as a new process starts."""
     name = "driver_match"
-    if plays_nodes(context.devices) or (context.majors is not None and NVIDIA_MAJOR not in context.majors):
+    if not of_the_driver(context):
         return not_checked(name, "these nodes are not those of the NVIDIA driver")
     module = module_version(context)
-    found = library_version(context)
+    found = library_version(context, folders)
     if module is None:
         where = os.path.join(context.proc.root, "driver/nvidia/version")
         return not_checked(name, f"the version of the kernel module cannot be read from {where}")
@@ -72,10 +72,9 @@ def module_version(context: Context) -> str | None:
     return match.group(1) if match else None
 
 
-def library_version(context: Context) -> tuple[str, str] | None:
+def library_version(context: Context, folders: t.Sequence[str]) -> tuple[str, str] | None:
     """Version and path of the library that a new process would load."""
     known = _loader_paths(context)
-    folders = LIBRARY_FOLDERS if context.library_folders is None else context.library_folders
     for library in LIBRARIES:
         for path in [*known.get(library, ()), *(os.path.join(folder, f"{library}.so.1") for folder in folders)]:
             if "/compat/" in path:

@@ -243,7 +243,7 @@ def test_everybody_in_their_groups(machine: Machine) -> None:
     assert seen[pids["lxc"]].container == Container("lxc", VMID)
     assert seen[pids["lxc"]].unit == "x.service"
     assert seen[pids["attached"]].unit is None
-    assert seen[pids["payload"]].container == Container("lxc", TAG)
+    assert seen[pids["payload"]].container == Container("plain-lxc", TAG)
     assert seen[pids["docker"]].container == Container("docker", HEX)
     assert seen[pids["unit"]].unit == "sglang-test.service"
     unknown = seen[pids["unknown"]].container

@@ -70,6 +70,7 @@ def inside(kind: str, name: str, **more: t.Any) -> dict[str, t.Any]:
         (f"/lxc/101/ns/docker/{HEX}", inside("lxc", "101", nested=Container("docker", HEX))),
         ("/lxc.monitor/101", {"lxc_monitor": True}),
         ("/lxc.monitor.web", {"lxc_monitor": True}),
+        ("/lxc/web/system.slice/x.service", inside("plain-lxc", "web", unit="x.service")),
         ("/lxc.payload.web/system.slice/x.service", inside("plain-lxc", "web", unit="x.service")),
         ("/lxc.payload/web/init.scope", inside("plain-lxc", "web")),
         ("/lxc.payload.proj_c1/.lxc", inside("plain-lxc", "proj_c1")),

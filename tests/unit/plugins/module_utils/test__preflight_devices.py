@@ -1,0 +1,317 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import stat
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_devices import (
+    device_access,
+    device_kind,
+    device_nodes,
+    open_read_write,
+    service_user,
+)
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.preflight_node import (
+    UUIDS,
+    PreflightNode,
+    device,
+    result,
+)
+
+NODES = ("nvidia0", "nvidia7", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+Attributes = t.Callable[[str], t.Sequence[str]]
+
+
+def no_attributes(path: str) -> t.Sequence[str]:
+    return ()
+
+
+def opens(path: str) -> None:
+    """A device that lets itself be opened."""
+
+
+def refuses(number: int, *names: str) -> t.Callable[[str], None]:
+    def opener(path: str) -> None:
+        if os.path.basename(path) in names:
+            raise OSError(number, os.strerror(number), path)
+
+    return opener
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> PreflightNode:
+    return PreflightNode(tmp_path)
+
+
+def test_a_healthy_node(node: PreflightNode) -> None:
+    context = node.context()
+    assert [
+        (check.name, check.ok, check.cure)
+        for check in (
+            service_user(context),
+            device_nodes(context),
+            device_kind(context),
+            device_access(context, opener=opens, attributes=no_attributes),
+        )
+    ] == [
+        ("service_user", True, ""),
+        ("device_nodes", True, ""),
+        ("device_kind", True, ""),
+        ("device_access", True, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user", "ok", "detail"),
+    [
+        ("sglang", True, "sglang has the uid 990"),
+        ("", None, "no service user was given"),
+        ("other", False, "the user other does not exist"),
+    ],
+)
+def test_service_user(node: PreflightNode, user: str, ok: bool | None, detail: str) -> None:
+    check = service_user(node.context(service_user=user))
+    assert (check.ok, check.detail) == (ok, detail)
+    assert ("in the container, not on its host" in check.cure) is (ok is False)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_missing_node_is_named(node: PreflightNode, name: str) -> None:
+    del node.paths[f"/dev/{name}"]
+    check = device_nodes(node.context())
+    assert (check.ok, check.detail) == (False, f"/dev/{name} is missing")
+    for words in ("On the host load the uvm module", "nvidia-modprobe -u -c=0", "devN", "start the container again"):
+        assert words in check.cure
+    assert device_kind(node.context()).ok is True  # one failure is reported once
+    assert device_access(node.context(), opener=opens, attributes=no_attributes).ok is True
+
+
+def test_every_missing_node_is_named(node: PreflightNode) -> None:
+    for name in NODES:
+        del node.paths[f"/dev/{name}"]
+    expected = ", ".join(f"/dev/{name}" for name in NODES)
+    assert device_nodes(node.context()).detail == f"{expected} are missing"
+
+
+def test_fewer_nodes_than_gpus_where_it_cannot_be_told_which(tmp_path: pathlib.Path) -> None:
+    node = PreflightNode(tmp_path, gpus=2)
+    wanted = Expectation(uuids=UUIDS[:3])
+    check = device_nodes(node.context(expectation=wanted))
+    assert (check.ok, check.detail) == (False, "2 of at least 3 GPU nodes are there (/dev/nvidia0, /dev/nvidia1)")
+    node.driver_has(range(8))
+    assert device_nodes(node.context(expectation=wanted)).detail == "/dev/nvidia2 is missing"
+    del node.paths["/dev/nvidia0"], node.paths["/dev/nvidia1"], node.paths["/dev/nvidiactl"]
+    check = device_nodes(node.context(expectation=Expectation(count=3)))
+    assert check.detail == "/dev/nvidiactl is missing; 0 of at least 3 GPU nodes are there (none)"
+
+
+def test_no_node_at_all(node: PreflightNode) -> None:
+    node.paths.clear()
+    context = node.context()
+    assert device_nodes(context).ok is False
+    assert device_kind(context).ok is None
+    assert device_access(context, opener=opens).ok is None
+
+
+def test_wrong_kinds_are_all_named(node: PreflightNode) -> None:
+    node.paths["/dev/nvidia-uvm"] = result(stat.S_IFREG, 0o644)
+    node.paths["/dev/nvidia-uvm-tools"] = device(510, 1)
+    node.paths["/dev/nvidia0"] = result(stat.S_IFREG, 0o644)
+    check = device_kind(node.context())
+    assert check.ok is False
+    assert check.detail == (
+        "/dev/nvidia0, /dev/nvidia-uvm: is a plain file: the container was started before the host had the node;"
+        " /dev/nvidia-uvm-tools has the stale major 510, but /proc/devices gives nvidia-uvm 509"
+    )
+    assert device_nodes(node.context()).ok is True
+
+
+def test_majors_that_cannot_be_told_are_no_pass(node: PreflightNode) -> None:
+    os.unlink(node.proc / "devices")
+    check = device_kind(node.context())
+    assert check.ok is None
+    assert check.detail.endswith("what major /dev/nvidia-uvm, /dev/nvidia-uvm-tools must have, cannot be read")
+    opened: list[str] = []
+    access = device_access(node.context(), opener=opens, attributes=no_attributes)
+    assert (access.ok, opened) == (None, [])
+    assert access.detail == "/dev/nvidia-uvm, /dev/nvidia-uvm-tools were not tried, the right number is not known"
+    node.paths["/dev/nvidia0"] = device(226, 0)
+    assert device_kind(node.context()).ok is False
+
+
+def test_only_the_nodes_themselves_are_opened(node: PreflightNode, tmp_path: pathlib.Path) -> None:
+    node.paths["/dev/nvidia0"] = result(stat.S_IFREG, 0o666)
+    node.paths["/dev/nvidia-uvm"] = device(510, 0)
+    journal = tmp_path / "opened"
+
+    def opener(path: str) -> None:
+        with journal.open("a") as stream:
+            stream.write(f"{path}\n")
+
+    device_access(node.context(), opener=opener, attributes=no_attributes)
+    numbers = [f"/dev/nvidia{number}" for number in range(1, 8)]
+    assert journal.read_text().split() == [*numbers, "/dev/nvidiactl", "/dev/nvidia-uvm-tools"]
+
+
+@pytest.mark.parametrize(
+    ("found", "ok", "detail"),
+    [
+        (device(195, 0, 0o660), False, "/dev/nvidia0 has mode 0660 and owner 0:0, so user sglang cannot open it read-write"),
+        (device(195, 0, 0o660, 0, 44), True, ""),
+        (device(195, 0, 0o640, 0, 44), False, "/dev/nvidia0 has mode 0640 and owner 0:44, so user sglang cannot open it read-write"),
+        (device(195, 0, 0o660, 0, 45), False, "/dev/nvidia0 has mode 0660 and owner 0:45, so user sglang cannot open it read-write"),
+        (device(195, 0, 0o660, 65534, 65534), False, "/dev/nvidia0 has mode 0660 and owner 65534:65534, so user sglang cannot open it read-write"),
+        (device(195, 0, 0o600, 990), True, ""),
+    ],
+)  # fmt: skip
+def test_what_the_service_user_may(node: PreflightNode, found: os.stat_result, ok: bool, detail: str) -> None:
+    node.paths["/dev/nvidia0"] = found
+    check = device_access(node.context(), opener=opens, attributes=no_attributes)
+    assert check.ok is ok
+    if not ok:
+        assert check.detail == detail
+        assert "mode=0666" in check.cure and "gid=" in check.cure
+    assert device_access(node.context(service_user="root"), opener=opens, attributes=no_attributes).ok is True
+    assert device_access(node.context(service_user=""), opener=opens, attributes=no_attributes).ok is True
+
+
+def test_a_closed_folder_closes_all(node: PreflightNode) -> None:
+    node.paths["/dev"] = result(stat.S_IFDIR, 0o750)
+    check = device_access(node.context(expectation=Expectation(count=1)), opener=opens, attributes=no_attributes)
+    assert check.detail == (
+        "/dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia-uvm-tools: lies in /dev, which has mode 0750 and"
+        " owner 0:0, so user sglang cannot open it read-write"
+    )
+
+
+def test_an_access_control_list_is_not_guessed(node: PreflightNode) -> None:
+    node.paths["/dev/nvidia0"] = device(195, 0, 0o660)
+
+    def listed(path: str) -> t.Sequence[str]:
+        if path == "/dev/nvidiactl":
+            raise OSError(errno.ENOTSUP, "not supported")
+        return ("system.posix_acl_access",) if path == "/dev/nvidia0" else ("user.other",)
+
+    check = device_access(node.context(), opener=opens, attributes=listed)
+    assert check.ok is None
+    assert check.detail == (
+        "/dev/nvidia0 has an access control list, which only the user itself can try:"
+        " sudo -u sglang sh -c 'test -r /dev/nvidia0 -a -w /dev/nvidia0'"
+    )
+    refused = device_access(node.context(), opener=refuses(errno.EPERM, "nvidia1"), attributes=listed)
+    assert refused.ok is False
+    assert refused.detail.endswith(check.detail)
+
+
+def test_a_user_that_does_not_exist_is_said_and_the_devices_are_tried(node: PreflightNode) -> None:
+    context = node.context(service_user="other")
+    check = device_access(context, opener=opens, attributes=no_attributes)
+    assert (check.ok, check.detail) == (
+        None,
+        "the permissions were not looked at, because the user other does not exist",
+    )
+    assert device_access(context, opener=refuses(errno.EPERM, "nvidia1"), attributes=no_attributes).ok is False
+
+
+@pytest.mark.parametrize(
+    ("number", "own_uid", "ok", "detail", "cure"),
+    [
+        (errno.EPERM, 0, False, "cannot be opened by uid 0 (Operation not permitted): the device rules of the container lack it", "lxc.cgroup2.devices.allow"),
+        (errno.EPERM, 990, False, "cannot be opened by uid 990 (Operation not permitted): the device rules of the container lack it", "lxc.cgroup2.devices.allow"),
+        (errno.EACCES, 0, False, "cannot be opened by uid 0 (Permission denied)", "nodev"),
+        (errno.EACCES, 990, False, "cannot be opened by uid 990 (Permission denied)", "mode=0666"),
+        (errno.EACCES, 1000, None, "may not be opened by uid 1000; try it as root", ""),
+        (errno.EIO, 0, False, "cannot be opened (Input/output error)", "dmesg"),
+        (errno.ENXIO, 1000, False, "cannot be opened (No such device or address)", "dmesg"),
+    ],
+)  # fmt: skip
+def test_what_opening_says(
+    node: PreflightNode, number: int, own_uid: int, ok: bool | None, detail: str, cure: str
+) -> None:
+    context = node.context(own_uid=own_uid)
+    check = device_access(context, opener=refuses(number, "nvidia-uvm"), attributes=no_attributes)
+    assert (check.ok, check.detail) == (ok, f"/dev/nvidia-uvm {detail}")
+    assert cure in check.cure
+
+
+def test_an_open_that_blocks_ends_at_its_deadline(node: PreflightNode, tmp_path: pathlib.Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def opener(path: str) -> None:
+        if path == "/dev/nvidia0":
+            os.open(fifo, os.O_RDONLY)  # blocks until somebody writes, which nobody does
+
+    began = time.monotonic()
+    context = node.context(expectation=Expectation(count=1), timeout=0.5)
+    check = device_access(context, opener=opener, attributes=no_attributes)
+    assert time.monotonic() - began < 60
+    assert check.ok is False
+    assert check.detail == (
+        "/dev/nvidia0 did not open within 0.5 s;"
+        " /dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia-uvm-tools were not tried after that"
+    )
+    assert "dmesg" in check.cure
+
+
+def test_the_nodes_are_let_go(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "nvidia0"
+    path.write_text("")
+    before = sorted(os.listdir("/proc/self/fd"))
+    open_read_write(str(path))
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    path.chmod(0)
+    with pytest.raises(OSError):
+        open_read_write(str(tmp_path / "missing"))
+
+
+def test_plain_files_of_a_simulated_node(node: PreflightNode, tmp_path: pathlib.Path) -> None:
+    for name in (*(f"nvidia{number}" for number in range(8)), "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+        (tmp_path / name).write_text("")
+    context = node.context(devices=(f"{tmp_path}/nvidia*",), stat=os.stat, service_user="", own_uid=os.geteuid())
+    checks = [device_nodes(context), device_kind(context), device_access(context)]
+    assert [check.ok for check in checks] == [True, True, True]
+    (tmp_path / "nvidia-uvm").unlink()
+    assert device_nodes(context).detail == f"{tmp_path}/nvidia-uvm is missing"
+    (tmp_path / "nvidia-uvm").mkdir()
+    assert device_kind(context).detail.startswith(f"{tmp_path}/nvidia-uvm is a folder")
+
+
+@pytest.fixture
+def consoles(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Real character devices: virtual consoles that nobody uses."""
+    folder = tmp_path / "dev"
+    folder.mkdir()
+    try:
+        for minor, name in enumerate(("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"), 20):
+            os.mknod(folder / name, stat.S_IFCHR | 0o660, os.makedev(4, minor))
+        open_read_write(str(folder / "nvidia0"))
+    except OSError as error:
+        pytest.skip(f"needs root and devices that may be made and opened here ({error})")
+    return folder
+
+
+def test_real_devices(node: PreflightNode, consoles: pathlib.Path) -> None:
+    for step in (consoles, *consoles.parents):
+        node.paths[str(step)] = result(stat.S_IFDIR, 0o755)
+    for path in consoles.iterdir():
+        node.paths[str(path)] = path.stat()
+    context = node.context(
+        devices=(f"{consoles}/nvidia*",), majors=(4,), expectation=Expectation(count=1), service_user=""
+    )
+    assert [check.ok for check in (device_nodes(context), device_kind(context), device_access(context))] == [True] * 3
+    stale = node.context(devices=context.devices, majors=(5,), expectation=context.expectation)
+    assert device_kind(stale).ok is False
+    assert device_access(stale).ok is None
+    owned = node.context(devices=context.devices, majors=(4,), expectation=context.expectation)
+    assert "has mode 0640" in device_access(owned).detail or "has mode 0660" in device_access(owned).detail
