@@ -83,15 +83,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holders:
-  description:
-    - The processes that have a GPU device node open or mapped, ordered by PID.
+  description: The processes that have a GPU device node open or mapped, ordered by PID.
   returned: always
   type: list
   elements: dict
   contains:
     pid:
-      description:
-        - The process id, as this machine counts.
+      description: The process id, as this machine counts.
       type: int
       returned: always
       sample: 4711
@@ -102,50 +100,42 @@ holders:
       returned: always
       sample: 812
     start_time:
-      description:
-        - When it started, in clock ticks since boot. Together with the PID it identifies a process.
+      description: When it started, in clock ticks since boot. Together with the PID it identifies a process.
       type: int
       returned: always
       sample: 8231877
     ppid:
-      description:
-        - The process id of its parent.
+      description: The process id of its parent.
       type: int
       returned: always
       sample: 4690
     comm:
-      description:
-        - Its name in the kernel, cut to 15 characters.
+      description: Its name in the kernel, cut to 15 characters.
       type: str
       returned: always
       sample: sglang::schedul
     cmdline:
-      description:
-        - Its command line with secrets masked. Empty where that could not be read.
+      description: Its command line with secrets masked. Empty where that could not be read.
       type: str
       returned: always
       sample: sglang::scheduler_TP1
     exe:
-      description:
-        - Its executable, null where that could not be read.
+      description: Its executable, null where that could not be read.
       type: str
       returned: always
       sample: /srv/venv/bin/python3
     uid:
-      description:
-        - Its effective user id.
+      description: Its effective user id.
       type: int
       returned: always
       sample: 990
     user:
-      description:
-        - The name of that user, null where there is none.
+      description: The name of that user, null where there is none.
       type: str
       returned: always
       sample: sglang
     state:
-      description:
-        - Its state as C(ps) shows it. V(Z) with a device open is a dead leader whose threads live.
+      description: Its state as C(ps) shows it. V(Z) with a device open is a dead leader whose threads live.
       type: str
       returned: always
       sample: S
@@ -163,8 +153,7 @@ holders:
       returned: always
       sample: sglang.service
     container:
-      description:
-        - The container it runs in, null for a process of this node.
+      description: The container it runs in, null for a process of this node.
       type: dict
       returned: always
       contains:
@@ -175,53 +164,41 @@ holders:
           returned: when it runs in a container
           sample: lxc
         id:
-          description:
-            - The VMID for V(lxc) on Proxmox, a container id or name, or the cgroup path for V(unknown).
+          description: The VMID for V(lxc) on Proxmox, a container id or name, or the cgroup path for V(unknown).
           type: str
           returned: when it runs in a container
           sample: "101"
     devices:
-      description:
-        - The nodes it has open or mapped.
+      description: The nodes it has open or mapped.
       type: list
       elements: str
       returned: always
-      sample:
-        - /dev/nvidia1
-        - /dev/nvidiactl
-        - /dev/nvidia-uvm
+      sample: [/dev/nvidia1, /dev/nvidiactl, /dev/nvidia-uvm]
     via:
-      description:
-        - How it holds them, by V(fd), by the V(thread_fd) of a living thread, or by V(map).
+      description: How it holds them, by V(fd), by the V(thread_fd) of a living thread, or by V(map).
       type: list
       elements: str
       returned: always
-      sample:
-        - fd
-        - map
+      sample: [fd, map]
     computes:
-      description:
-        - Whether it maps a GPU, or has one open and is listed as a compute process.
+      description: Whether it maps a GPU, or has one open and is listed as a compute process.
       type: bool
       returned: always
       sample: true
     gpus:
-      description:
-        - The UUIDs of the GPUs on which C(nvidia-smi) lists it.
+      description: The UUIDs of the GPUs on which C(nvidia-smi) lists it.
       type: list
       elements: str
       returned: always
       sample:
         - GPU-061bfd71-05da-2c88-8018-a460eaf5d6e7
     age_s:
-      description:
-        - How old it is, in seconds.
+      description: How old it is, in seconds.
       type: float
       returned: always
       sample: 7980.4
     wchan:
-      description:
-        - Where in the kernel it waits, in state V(D) only.
+      description: Where in the kernel it waits, in state V(D) only.
       type: str
       returned: always
       sample: uvm_va_space_destroy
@@ -234,14 +211,12 @@ holders:
       returned: always
       sample: target
     reason:
-      description:
-        - Why it has this disposition.
+      description: Why it has this disposition.
       type: str
       returned: always
       sample: belongs to sglang.service
 lines:
-  description:
-    - One readable line for each of RV(holders).
+  description: One readable line for each of RV(holders).
   returned: always
   type: list
   elements: str
@@ -256,76 +231,64 @@ verdict:
   type: str
   sample: some
 complete:
-  description:
-    - Whether every process that could have a node open was looked at.
+  description: Whether every process that could have a node open was looked at.
   returned: always
   type: bool
   sample: true
 incomplete_reason:
-  description:
-    - Why the look is not complete, and what to do. Empty where it is.
+  description: Why the look is not complete, and what to do. Empty where it is.
   returned: always
   type: str
   sample: ""
 unreadable:
-  description:
-    - The entries of C(/proc) that could not be read.
+  description: The entries of C(/proc) that could not be read.
   returned: always
   type: list
   elements: dict
   contains:
     pid:
-      description:
-        - The process id.
+      description: The process id.
       type: int
       returned: always
       sample: 1
     comm:
-      description:
-        - The name of the process in the kernel.
+      description: The name of the process in the kernel.
       type: str
       returned: always
       sample: systemd
     what:
-      description:
-        - What could not be read.
+      description: What could not be read.
       type: str
       returned: always
       sample: fd
     error:
-      description:
-        - What the kernel said.
+      description: What the kernel said.
       type: str
       returned: always
       sample: Permission denied
     matters:
-      description:
-        - Whether the process could have been a holder that was missed.
+      description: Whether the process could have been a holder that was missed.
       type: bool
       returned: always
       sample: false
     reason:
-      description:
-        - Why it matters, or why it does not.
+      description: Why it matters, or why it does not.
       type: str
       returned: always
       sample: PID 1 is never touched
 stale_nodes:
-  description:
-    - What O(devices) found that is no GPU device.
+  description: What O(devices) found that is no GPU device.
   returned: always
   type: list
   elements: dict
   contains:
     path:
-      description:
-        - The path.
+      description: The path.
       type: str
       returned: always
       sample: /dev/nvidia-uvm
     reason:
-      description:
-        - What is wrong with it.
+      description: What is wrong with it.
       type: str
       returned: always
       sample: has the number 510:0, but /proc/devices gives the NVIDIA driver 195, 509
@@ -344,8 +307,7 @@ pid_namespace:
   type: str
   sample: pid:[4026532501]
 scan_seconds:
-  description:
-    - How long the look took.
+  description: How long the look took.
   returned: always
   type: float
   sample: 0.043

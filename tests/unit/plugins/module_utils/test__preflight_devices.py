@@ -29,7 +29,7 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.prefligh
 )
 
 NODES = ("nvidia0", "nvidia7", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-Attributes = t.Callable[[str], t.Sequence[str]]
+NOT_ALLOWED = "(Operation not permitted): the device rules of the container lack it"
 
 
 def no_attributes(path: str) -> t.Sequence[str]:
@@ -141,9 +141,8 @@ def test_majors_that_cannot_be_told_are_no_pass(node: PreflightNode) -> None:
     check = device_kind(node.context())
     assert check.ok is None
     assert check.detail.endswith("what major /dev/nvidia-uvm, /dev/nvidia-uvm-tools must have, cannot be read")
-    opened: list[str] = []
     access = device_access(node.context(), opener=opens, attributes=no_attributes)
-    assert (access.ok, opened) == (None, [])
+    assert access.ok is None
     assert access.detail == "/dev/nvidia-uvm, /dev/nvidia-uvm-tools were not tried, the right number is not known"
     node.paths["/dev/nvidia0"] = device(226, 0)
     assert device_kind(node.context()).ok is False
@@ -164,23 +163,24 @@ def test_only_the_nodes_themselves_are_opened(node: PreflightNode, tmp_path: pat
 
 
 @pytest.mark.parametrize(
-    ("found", "ok", "detail"),
+    ("found", "seen"),
     [
-        (device(195, 0, 0o660), False, "/dev/nvidia0 has mode 0660 and owner 0:0, so user sglang cannot open it read-write"),
-        (device(195, 0, 0o660, 0, 44), True, ""),
-        (device(195, 0, 0o640, 0, 44), False, "/dev/nvidia0 has mode 0640 and owner 0:44, so user sglang cannot open it read-write"),
-        (device(195, 0, 0o660, 0, 45), False, "/dev/nvidia0 has mode 0660 and owner 0:45, so user sglang cannot open it read-write"),
-        (device(195, 0, 0o660, 65534, 65534), False, "/dev/nvidia0 has mode 0660 and owner 65534:65534, so user sglang cannot open it read-write"),
-        (device(195, 0, 0o600, 990), True, ""),
+        (device(195, 0, 0o660), "mode 0660 and owner 0:0"),
+        (device(195, 0, 0o660, 0, 44), None),
+        (device(195, 0, 0o640, 0, 44), "mode 0640 and owner 0:44"),
+        (device(195, 0, 0o660, 0, 45), "mode 0660 and owner 0:45"),
+        (device(195, 0, 0o660, 65534, 65534), "mode 0660 and owner 65534:65534"),
+        (device(195, 0, 0o600, 990), None),
     ],
-)  # fmt: skip
-def test_what_the_service_user_may(node: PreflightNode, found: os.stat_result, ok: bool, detail: str) -> None:
+)
+def test_what_the_service_user_may(node: PreflightNode, found: os.stat_result, seen: str | None) -> None:
     node.paths["/dev/nvidia0"] = found
     check = device_access(node.context(), opener=opens, attributes=no_attributes)
-    assert check.ok is ok
-    if not ok:
-        assert check.detail == detail
-        assert "mode=0666" in check.cure and "gid=" in check.cure
+    assert check.ok is (seen is None)
+    if seen is not None:
+        assert check.detail == f"/dev/nvidia0 has {seen}, so user sglang cannot open it read-write"
+        assert "mode=0666" in check.cure
+        assert "gid=" in check.cure
     assert device_access(node.context(service_user="root"), opener=opens, attributes=no_attributes).ok is True
     assert device_access(node.context(service_user=""), opener=opens, attributes=no_attributes).ok is True
 
@@ -226,15 +226,15 @@ def test_a_user_that_does_not_exist_is_said_and_the_devices_are_tried(node: Pref
 @pytest.mark.parametrize(
     ("number", "own_uid", "ok", "detail", "cure"),
     [
-        (errno.EPERM, 0, False, "cannot be opened by uid 0 (Operation not permitted): the device rules of the container lack it", "lxc.cgroup2.devices.allow"),
-        (errno.EPERM, 990, False, "cannot be opened by uid 990 (Operation not permitted): the device rules of the container lack it", "lxc.cgroup2.devices.allow"),
+        (errno.EPERM, 0, False, f"cannot be opened by uid 0 {NOT_ALLOWED}", "lxc.cgroup2.devices.allow"),
+        (errno.EPERM, 990, False, f"cannot be opened by uid 990 {NOT_ALLOWED}", "lxc.cgroup2.devices.allow"),
         (errno.EACCES, 0, False, "cannot be opened by uid 0 (Permission denied)", "nodev"),
         (errno.EACCES, 990, False, "cannot be opened by uid 990 (Permission denied)", "mode=0666"),
         (errno.EACCES, 1000, None, "may not be opened by uid 1000; try it as root", ""),
         (errno.EIO, 0, False, "cannot be opened (Input/output error)", "dmesg"),
         (errno.ENXIO, 1000, False, "cannot be opened (No such device or address)", "dmesg"),
     ],
-)  # fmt: skip
+)
 def test_what_opening_says(
     node: PreflightNode, number: int, own_uid: int, ok: bool | None, detail: str, cure: str
 ) -> None:
@@ -295,6 +295,7 @@ def consoles(tmp_path: pathlib.Path) -> pathlib.Path:
     try:
         for minor, name in enumerate(("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"), 20):
             os.mknod(folder / name, stat.S_IFCHR | 0o660, os.makedev(4, minor))
+            (folder / name).chmod(0o660)
         open_read_write(str(folder / "nvidia0"))
     except OSError as error:
         pytest.skip(f"needs root and devices that may be made and opened here ({error})")
@@ -314,4 +315,4 @@ def test_real_devices(node: PreflightNode, consoles: pathlib.Path) -> None:
     assert device_kind(stale).ok is False
     assert device_access(stale).ok is None
     owned = node.context(devices=context.devices, majors=(4,), expectation=context.expectation)
-    assert "has mode 0640" in device_access(owned).detail or "has mode 0660" in device_access(owned).detail
+    assert "has mode 0660 and owner 0:0" in device_access(owned).detail
