@@ -81,7 +81,10 @@ class GpuWorld:
 
 
 class Rescanner:
-    """Scans with one list of compute processes, which is asked for again only when somebody new has a device open."""
+    """Scans with one list of compute processes, which is asked for again only when somebody new has a device open.
+
+    Whoever was not there at the first look stays new: it opens the devices first and is listed when it computes.
+    """
 
     def __init__(self, world: GpuWorld) -> None:
         self._world = world
@@ -99,7 +102,6 @@ class Rescanner:
             return scan
         if self._drop_reused(scan) or self._ask_again(scan):
             scan = self._world.scan(self._processes)
-        self._met.update(identity(holder) for holder in scan.holders)
         return scan
 
     def _remember(self, scan: HolderScan) -> None:

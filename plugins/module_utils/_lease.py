@@ -61,6 +61,7 @@ class LeaseRequest:
     wait_for_others: bool = False
     takeover: str = ""
     marker_ttl: float = 0.0
+    withdraw_marker: bool = False
     purpose: str = ""
     who: str = ""
 
@@ -185,11 +186,15 @@ def _give_back(book: Book, request: LeaseRequest, now: float) -> _Decision:
         reason = "Taken over and given back: " + "; ".join(lease_words(lease, now) for lease in displaced) + "."
         return _Decision("released", reason, after, displaced=tuple(displaced))
 
+    marked = ""
+    markers = book.markers
+    if request.withdraw_marker:
+        markers = tuple(marker for marker in markers if marker.node != request.node)
+        marked = f" Node {request.node} is no longer marked as starting." if markers != book.markers else ""
     former = next((lease for lease in book.leases if request.is_owner_of(lease)), None)
     if former is None:
-        return _Decision("not_held", f"run {request.run_id}, node {request.node} holds no lease on this host.", book)
-    markers = book.markers
-    marked = ""
+        reason = f"run {request.run_id}, node {request.node} holds no lease on this host.{marked}"
+        return _Decision("not_held", reason, Book(book.leases, markers))
     if request.marker_ttl > 0:
         marker = Marker(former.run_id, former.node, former.gpus, former.who, now + request.marker_ttl)
         markers = (*(other for other in markers if not overlap(other.gpus, marker.gpus)), marker)

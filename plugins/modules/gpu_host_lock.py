@@ -50,7 +50,7 @@ options:
   run_id:
     description:
       - Names the run, the same in all its tasks and different from that of every other run.
-      - 1 to 128 letters, digits and C(_ . : @ + -). Required unless O(state=shown).
+      - 1 to 128 letters, digits and C(_.:@+-). Required unless O(state=shown).
     type: str
   node:
     description:
@@ -97,6 +97,12 @@ options:
         taken for a dead one.
     type: float
     default: 0
+  withdraw_marker:
+    description:
+      - With O(state=released), takes away the markers of O(node), whichever run left them, also where no lease is held. The
+        server has become ready, or was stopped.
+    type: bool
+    default: false
   purpose:
     description:
       - What the lease is for, such as the name of the playbook. It is shown to whoever is refused.
@@ -293,6 +299,7 @@ def main() -> None:
             "wait_for_others": {"type": "bool", "default": False},
             "takeover": {"type": "str"},
             "marker_ttl": {"type": "float", "default": 0},
+            "withdraw_marker": {"type": "bool", "default": False},
             "purpose": {"type": "str", "default": ""},
             "who": {"type": "str", "default": ""},
             "path": {"type": "path", "default": "/run/cleanslate"},

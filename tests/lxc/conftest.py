@@ -15,8 +15,10 @@ import pytest
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
 
+import cases  # noqa: E402
 import commands  # noqa: E402
 import containers  # noqa: E402
+import evidence  # noqa: E402
 import layout  # noqa: E402
 import teardown  # noqa: E402
 from inside import Inside, end_holders, harness  # noqa: E402
@@ -63,4 +65,28 @@ def ct101(played: None) -> t.Iterator[Inside]:
 @pytest.fixture
 def ct102(played: None) -> t.Iterator[Inside]:
     yield Inside(102)
+    end_holders()
+
+
+@pytest.fixture(scope="session")
+def report() -> t.Iterator[cases.Report]:
+    """The side-by-side table, written when the session ends, failed or not."""
+    made = cases.Report()
+    yield made
+    if made.cases:
+        print("\nReport:", made.write())
+
+
+@pytest.fixture(scope="session")
+def watch(played: None, report: cases.Report) -> t.Iterator[cases.Watch]:
+    """Makes cases; the kernel writes down who gets a signal as long as it lasts."""
+    with evidence.traced() as told:
+        yield cases.Watch(told, report)
+
+
+@pytest.fixture(scope="module")
+def scene(played: None) -> t.Iterator[tuple[Inside, Inside]]:
+    """Both containers, for the tests of one file that stand on each other's shoulders."""
+    end_holders()
+    yield Inside(101), Inside(102)
     end_holders()

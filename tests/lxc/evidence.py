@@ -27,6 +27,8 @@ INSTANCE = os.path.join(TRACING, "instances", "cleanslate-lxc")
 WATCHED = {1: "HUP", 2: "INT", 3: "QUIT", 6: "ABRT", 9: "KILL", 10: "USR1", 12: "USR2", 15: "TERM"}
 LINE = re.compile(r"^\s*(.+)-(\d+)\s+\[\d+\].*signal_generate: sig=(\d+) errno=\S+ code=(\S+) comm=(.*) pid=(\d+) grp=")
 
+ASKED = re.compile(r' - "(GET|POST) /\S+ HTTP/1.1" ')
+
 
 @dataclasses.dataclass(frozen=True)
 class Signal:
@@ -71,10 +73,11 @@ def read_signals() -> list[Signal]:
 
 
 def processes(vmid: int) -> dict[int, str]:
-    """PID → start time of everything in a container, by cgroup."""
+    """PID → start time of everything in a container, by cgroup; without login sessions, which come and go."""
     found = {}
     for root in teardown.cgroup_roots():
-        for place, _folders, _files in os.walk(os.path.join(root, layout.container(vmid).cgroups[0])):
+        for place, folders, _files in os.walk(os.path.join(root, layout.container(vmid).cgroups[0])):
+            folders[:] = [name for name in folders if name != "user.slice"]
             for pid in map(int, teardown.read(os.path.join(place, "cgroup.procs")).split()):
                 begun = teardown.start_time(pid)
                 if begun is not None:
@@ -104,7 +107,9 @@ def unit_state(inside: Inside, unit: str = "sglang.service") -> UnitState:
             found[pid] = teardown.start_time(pid) or ""
     journal = inside.pct("journalctl", "-u", unit, "-o", "short-monotonic", "--no-pager", "-q")
     log = inside.pct("sh", "-c", "cat /var/log/sglang/sglang.log 2>/dev/null || true")
-    return UnitState(shown, found, journal, log)
+    # Being asked whether one serves is no touch.
+    told = [line for line in log.splitlines() if not ASKED.search(line)]
+    return UnitState(shown, found, journal, "\n".join(told))
 
 
 def holders() -> set[int]:

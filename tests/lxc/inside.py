@@ -37,7 +37,9 @@ class Inside:
         return commands.run([*containers.ssh_command(self.about), command]).stdout
 
     def put(self, path: str, text: str, mode: str = "644") -> None:
-        commands.run([*containers.ssh_command(self.about), f"cat >{path}; chmod {mode} {path}"], feed=text)
+        # By pct, since an SSH session leaves a user manager behind, which ends some seconds later.
+        write = ["sh", "-c", f"cat >{path}; chmod {mode} {path}"]
+        commands.run([layout.PCT, "exec", str(self.about.vmid), "--", *write], feed=text)
 
     def init(self) -> int:
         return containers.init_pid(self.about)
@@ -105,11 +107,20 @@ def end_holders() -> None:
         inside = Inside(one.vmid)
         inside.pct("systemctl", "stop", "sglang.service", "test-*.service", check=False)
         inside.pct("systemctl", "reset-failed")
+    # Also whoever starts holders again: their command is in its command line.
+    commands.wait_for("no holder is left", lambda: not kill_holders(), 30)
+    commands.wait_for("all GPUs are empty", lambda: not any(memory()), 30)
+
+
+def kill_holders() -> bool:
+    """True if there were any."""
     folders = [os.path.join(root, one.cgroups[0]) for root in teardown.cgroup_roots() for one in layout.CONTAINERS]
+    found = False
     for folder in folders:
         for place, _folders, _files in os.walk(folder):
             for pid in map(int, teardown.read(os.path.join(place, "cgroup.procs")).split()):
                 start = teardown.start_time(pid)
                 if start is not None and b"node_side/hold.py" in teardown.read(f"/proc/{pid}/cmdline"):
                     teardown.end(pid, start)
-    commands.wait_for("all GPUs are empty", lambda: not any(memory()), 30)
+                    found = True
+    return found

@@ -20,6 +20,7 @@ import layout
 from layout import HarnessError
 
 RUNS = os.path.join(layout.STATE, "log", "runs")
+LEASES = os.path.join(layout.STATE, "leases")
 TIMEOUT = 240.0
 # What took part of the time between two moments without being a step of the relaunch itself.
 SILENT = ("ansible.builtin.set_fact", "ansible.builtin.assert", "ansible.builtin.debug", "ansible.builtin.set_stats")
@@ -121,6 +122,8 @@ def uuids(gpus: t.Iterable[int]) -> list[str]:
     return [all_of_them[number] for number in gpus]
 
 
+# What every case sets: the played host's own place for leases.
+COMMON: dict[str, t.Any] = {"gpu_release_lease_dir": LEASES}
 # The hosts' variables in most cases: each container has its half of the GPUs.
 HALVES: dict[str, dict[str, t.Any]] = {
     "ct101": {"sglang_server_profile": "low", "gpus": [0, 1, 2, 3]},
@@ -142,12 +145,12 @@ def start(
     inventory, steps, output = (os.path.join(place, name) for name in ("hosts.json", "steps.jsonl", "output"))
     described = {}
     for name, variables in hosts.items():
-        described[name] = {key: value for key, value in variables.items() if key != "gpus"}
+        described[name] = {**COMMON, **{key: value for key, value in variables.items() if key != "gpus"}}
         if "gpus" in variables:
             described[name]["gpu_idle_expected_uuids"] = uuids(variables["gpus"])
     layout.write(inventory, json.dumps({"all": {"hosts": described}}))
     argv = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", layout.INVENTORY, "-i", inventory,
-            "-l", f"{limit},pve", os.path.join(layout.ROOT, "playbooks", playbook), *words]  # fmt: skip
+            "-l", limit, os.path.join(layout.ROOT, "playbooks", playbook), *words]  # fmt: skip
     if extra:
         argv += ["-e", json.dumps(extra)]
     with open(output, "w", encoding="utf-8") as out:
@@ -156,6 +159,7 @@ def start(
             cwd=layout.ROOT,
             env={
                 **commands.environment(),
+                "LC_ALL": "C.UTF-8",
                 "ANSIBLE_CONFIG": os.path.join(layout.ROOT, "ansible.cfg"),
                 "ANSIBLE_COLLECTIONS_PATH": os.path.join(layout.ROOT, ".ansible", "collections"),
                 "ANSIBLE_CALLBACK_PLUGINS": os.path.join(layout.HERE, "callback"),

@@ -9,6 +9,7 @@ Only what the marker file speaks of is touched: it is written before anything is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ import commands
 import consoles
 from layout import BRIDGE, CONTAINERS, LOCK, LXC_PATH, MARK, MARKER, STATE, HarnessError, read_marker
 
+ALLOW_LIST_IS_OURS = os.path.join(STATE, "wrote-allow-list")
 PARENTS = ("lxc", "lxc.monitor")
 
 
@@ -174,9 +176,22 @@ def remove_bridge() -> None:
     )  # fmt: skip
 
 
+def remove_allow_list() -> None:
+    """The only file that a test puts outside STATE; removed if a test says that it wrote it."""
+    path = read(ALLOW_LIST_IS_OURS).decode()
+    if path:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.unlink(ALLOW_LIST_IS_OURS)
+
+
 def remove_files(unfinished: str) -> None:
     """Everything below STATE, and a root file system whose build was interrupted. Never through a mount."""
     folders = [STATE, unfinished] if unfinished else [STATE]
+    try:
+        os.rmdir(os.path.join(STATE, "tracing", "instances", "cleanslate-lxc"))  # the tests' record of signals
+    except OSError:
+        pass
     for point in consoles.mounts_below(*folders):
         commands.run(["umount", point], check=False)
     left = consoles.mounts_below(*folders)
@@ -205,6 +220,7 @@ def down() -> bool:
         return False
     unfinished = marker.get("unfinished", "")
     end_processes(unfinished)
+    remove_allow_list()
     remove_bridge()
     remove_cgroups(marker.get("cgroup_parents", ()))
     consoles.give_back(marker.get("consoles", ()))

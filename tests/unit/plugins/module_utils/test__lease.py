@@ -2,77 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+"""Who gets a lease, who loses it, and when."""
+
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import pathlib
-import signal
 import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _lease
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease import LeaseRequest, LeaseResult
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
-
-GPUS = tuple(f"GPU-0d951c95-602f-417c-2d01-7e07fc10d0f{number}" for number in range(8))
-BOOT = "7d1f6c1e-0000-4000-8000-000000000001"
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now, self.date = 1000.0, 1.8e9
-        self.while_asleep: t.Callable[[], None] = lambda: None
-        self.slept = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.date
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.slept += seconds
-        self.while_asleep()
-
-
-class Host:
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.path = str(folder / "cleanslate")
-        self.boot = BOOT
-        self.clock = FakeClock()
-
-    @property
-    def file(self) -> pathlib.Path:
-        return pathlib.Path(self.path, f"leases-{self.boot}.json")
-
-    def ask(self, state: t.Any, run_id: str, node: str, check: bool, **options: t.Any) -> LeaseResult:
-        request = LeaseRequest(state, run_id, node, **options)
-        return _lease.lease(request, self.path, self.boot, self.clock, check=check)
-
-    def held(self, run_id: str = "A", node: str = "n1", check: bool = False, **options: t.Any) -> LeaseResult:
-        return self.ask("held", run_id, node, check, **options)
-
-    def released(self, run_id: str = "A", node: str = "n1", check: bool = False, **options: t.Any) -> LeaseResult:
-        return self.ask("released", run_id, node, check, **options)
-
-    def shown(self, **options: t.Any) -> LeaseResult:
-        return self.ask("shown", "", "", False, **options)
-
-    def runs(self) -> list[str]:
-        return [lease["run_id"] for lease in self.shown().leases]
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.lease_world import GPUS, Host, outcome
 
 
 @pytest.fixture
 def host(tmp_path: pathlib.Path) -> Host:
     return Host(tmp_path)
-
-
-def outcome(result: LeaseResult) -> tuple[str, bool, bool]:
-    return result.verdict, result.failed, result.changed
 
 
 def test_take_renew_and_give_back(host: Host) -> None:
@@ -236,72 +181,6 @@ def test_takeover_and_give_back_in_one_step(host: Host) -> None:
     assert "was taken over by run me" in late.reason
 
 
-def altered(change: t.Callable[[dict[str, t.Any]], None]) -> t.Callable[[str], str]:
-    def alter(text: str) -> str:
-        document = json.loads(text)
-        change(document)
-        return json.dumps(document)
-
-    return alter
-
-
-CORRUPT: dict[str, t.Callable[[str], str]] = {
-    "empty": lambda text: "",
-    "cut short": lambda text: text[: len(text) // 2],
-    "no JSON": lambda text: "held by anna\n",
-    "a list": lambda text: "[]",
-    "null": lambda text: "null",
-    "deep": lambda text: "[" * 100000,
-    "NaN": lambda text: text.replace('"expires": 1900.0', '"expires": NaN'),
-    "endless": lambda text: text.replace('"expires": 1900.0', '"expires": 1e999'),
-    "enormous": lambda text: text + " " * (1 << 20),
-    "another version": altered(lambda document: document.update(version=2)),
-    "no owner": altered(lambda document: document["leases"][0].pop("run_id")),
-    "hostile owner": altered(lambda document: document["leases"][0].update(run_id="a\nb")),
-    "time is text": altered(lambda document: document["leases"][0].update(expires="1900")),
-    "GPU is a number": altered(lambda document: document["leases"][0].update(gpus=[0])),
-    "lease is a number": altered(lambda document: document.update(leases=[1])),
-}
-
-
-@pytest.mark.parametrize("how", CORRUPT)
-def test_a_corrupt_file_is_never_free(host: Host, how: str) -> None:
-    host.held("A", ttl=900)
-    before = host.file.read_text()
-    text = CORRUPT[how](before)
-    assert text != before
-    host.file.write_text(text)
-    for result in (host.held("B", wait=60), host.held("A"), host.released("A"), host.held("B", check=True)):
-        assert outcome(result) == ("busy", True, False)
-        assert result.unreadable
-        assert "unreadable lease" in result.reason
-        assert "unlock_run_id=corrupt" in result.reason
-    assert host.shown().unreadable
-    assert not host.shown().failed
-    assert host.file.read_text() == text
-    taken = host.held("B", takeover="corrupt")
-    assert outcome(taken) == ("acquired", False, True)
-    assert "thrown away" in taken.reason
-    assert host.runs() == ["B"]
-
-
-def test_a_corrupt_file_can_be_given_back(host: Host) -> None:
-    host.held("A")
-    assert host.released("me", takeover="corrupt").verdict == "not_held", "it can be read"
-    host.file.write_text("?")
-    assert host.released("me", takeover="corrupt", check=True).changed
-    assert host.file.read_text() == "?"
-    assert outcome(host.released("me", takeover="corrupt")) == ("released", False, True)
-    assert host.runs() == []
-
-
-def test_a_corrupt_file_of_an_earlier_boot_does_not_matter(host: Host) -> None:
-    host.held("A")
-    host.file.write_text("?")
-    host.boot = "7d1f6c1e-0000-4000-8000-000000000002"
-    assert host.held("B").verdict == "acquired"
-
-
 def test_marker(host: Host) -> None:
     host.held("A", "n1", gpus=GPUS[:4], who="anna")
     back = host.released("A", "n1", marker_ttl=2700)
@@ -321,6 +200,19 @@ def test_marker(host: Host) -> None:
     assert host.held("B", gpus=GPUS[4:]).starting == [], "other GPUs"
     host.clock.now += 2000
     assert host.shown().starting == []
+
+
+def test_a_marker_is_withdrawn_by_its_node_alone(host: Host) -> None:
+    one, two = (f"GPU-0000000{number}-0000-0000-0000-000000000000" for number in (1, 2))
+    for node, gpu in (("n1", one), ("n2", two)):
+        host.held("A", node, gpus=(gpu,))
+        host.released("A", node, marker_ttl=2700)
+    back = host.released("B", "n1", withdraw_marker=True)
+    assert (back.verdict, back.changed) == ("not_held", True)
+    assert "n1 is no longer marked" in back.reason
+    assert [marker["node"] for marker in host.shown().starting] == ["n2"]
+    again = host.released("B", "n1", withdraw_marker=True)
+    assert (again.verdict, again.changed) == ("not_held", False)
 
 
 def test_a_marker_replaces_that_of_the_same_gpus(host: Host) -> None:
@@ -391,145 +283,3 @@ def test_check_mode_tells_and_writes_nothing(host: Host) -> None:
     assert "would be waited for, up to 60 s" in would_wait.reason
     assert host.clock.slept == 0
     assert host.file.read_bytes() == before
-
-
-HOSTILE = ["a\nb", "a\n", "../etc", "a b", "x" * 129, "x" * 10000, "ä", "\x1b[31m", "a\0"]
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        *((option, value) for option in ("run_id", "node", "takeover") for value in HOSTILE),
-        ("run_id", ""),
-        ("node", ""),
-    ],
-)
-def test_hostile_names_are_refused(host: Host, option: str, value: str) -> None:
-    options = {"run_id": "A", "node": "n1", option: value}
-    result = host.held(**options)
-    assert outcome(result) == ("refused", True, False)
-    assert result.reason.startswith(f"{option} is ")
-    assert len(result.reason) < 300
-    assert result.reason.isprintable()
-    assert not os.path.exists(host.path)
-
-
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
-        ({"ttl": 0.0}, "ttl is 0.0 seconds; it must be between 1 and 86400"),
-        ({"ttl": float("nan")}, "ttl is nan"),
-        ({"wait": -1.0}, "wait is -1.0"),
-        ({"wait": float("inf")}, "wait is inf"),
-        ({"marker_ttl": 1e6}, "marker_ttl is 1000000.0"),
-        ({"gpus": ("0",)}, "gpus has '0', which is no UUID"),
-        ({"gpus": (GPUS[0][:12],)}, "which is no UUID"),
-        ({"run_id": "corrupt"}, "run_id is 'corrupt'"),
-    ],
-)
-def test_impossible_options_are_refused(host: Host, options: dict[str, t.Any], part: str) -> None:
-    result = host.held(**options)
-    assert outcome(result) == ("refused", True, False)
-    assert part in result.reason
-
-
-@pytest.mark.parametrize("boot", [None, "", "../x", "a b"])
-def test_without_a_boot_id_nothing_is_done(host: Host, boot: str | None) -> None:
-    result = _lease.lease(LeaseRequest("held", "A", "n1"), host.path, boot, host.clock)
-    assert (result.verdict, result.failed) == ("refused", True)
-    assert "which boot" in result.reason
-
-
-def test_free_text_is_one_harmless_line(host: Host) -> None:
-    result = host.held(who="anna\n\x1b[31m\udcff", purpose="p" * 10000)
-    assert result.lease is not None
-    assert result.lease["who"] == "anna??[31m?"
-    assert len(result.lease["purpose"]) == 200
-
-
-def test_a_full_disk_changes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    host.held("A")
-
-    def no_space(*args: t.Any, **kwargs: t.Any) -> t.NoReturn:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "rename", no_space)
-    result = host.released("A")
-    assert outcome(result) == ("refused", True, False)
-    assert "No space left on device" in result.reason
-    monkeypatch.undo()
-    assert host.runs() == ["A"]
-
-
-class SlowClock(BootClock):
-    """The date is asked for between reading and writing: a long gap there lets a race show itself."""
-
-    def wall(self) -> float:
-        self.sleep(0.01)
-        return super().wall()
-
-
-def in_processes(number: int, work: t.Callable[[int], t.Any]) -> list[t.Any]:
-    """Run work(0..number-1) in processes that start together, and return what each returned."""
-    ready, go = os.pipe()
-    children = []
-    for index in range(number):
-        out, into = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                os.close(go)
-                os.read(ready, 1)
-                os.write(into, json.dumps(work(index)).encode())
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(into)
-        children.append((pid, out))
-    os.close(ready)
-    os.close(go)
-    answers = []
-    for pid, out in children:
-        with os.fdopen(out, "rb") as pipe:
-            answers.append(json.loads(pipe.read() or b"null"))
-        os.waitpid(pid, 0)
-    return answers
-
-
-def test_thirty_processes_race_for_one_lease(host: Host) -> None:
-    def work(index: int) -> str:
-        request = LeaseRequest("held", f"run-{index}", "n1")
-        return _lease.lease(request, host.path, BOOT, SlowClock()).verdict
-
-    answers = in_processes(30, work)
-    assert sorted(answers) == ["acquired"] + ["busy"] * 29
-
-
-def test_eight_processes_take_a_gpu_each(host: Host) -> None:
-    def work(index: int) -> str:
-        request = LeaseRequest("held", f"run-{index}", "n1", (GPUS[index],))
-        return _lease.lease(request, host.path, BOOT, SlowClock()).verdict
-
-    assert in_processes(8, work) == ["acquired"] * 8
-    document = json.loads(host.file.read_text())
-    assert sorted(lease["run_id"] for lease in document["leases"]) == [f"run-{index}" for index in range(8)]
-
-
-def test_a_holder_that_is_killed_leaves_a_lease_that_runs_out(host: Host) -> None:
-    out, into = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(into, json.dumps(dataclasses.asdict(host.held("A", ttl=60))).encode())
-            signal.pause()
-        finally:
-            os._exit(1)
-    os.close(into)
-    with os.fdopen(out, "rb") as pipe:
-        assert pipe.read(1), "it holds the lease"
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    assert host.held("B").verdict == "busy"
-    host.clock.now += 60
-    assert host.held("B").verdict == "acquired"

@@ -253,14 +253,12 @@ def test_an_open_that_blocks_ends_at_its_deadline(node: PreflightNode, tmp_path:
             os.open(fifo, os.O_RDONLY)  # blocks until somebody writes, which nobody does
 
     began = time.monotonic()
-    context = node.context(expectation=Expectation(count=1), timeout=0.5)
+    context = node.context(timeout=2.0)  # all of them together would have 22 s
     check = device_access(context, opener=opener, attributes=no_attributes)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 15
     assert check.ok is False
-    assert check.detail == (
-        "/dev/nvidia0 did not open within 0.5 s;"
-        " /dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia-uvm-tools were not tried after that"
-    )
+    assert check.detail.startswith("/dev/nvidia0 did not open within 2 s; /dev/nvidia1, /dev/nvidia2, ")
+    assert check.detail.endswith(", /dev/nvidia-uvm, /dev/nvidia-uvm-tools were not tried after that")
     assert "dmesg" in check.cure
 
 

@@ -55,6 +55,7 @@ class Host:
         assert out.strip().startswith("{"), err
         answer: dict[str, t.Any] = json.loads(out)
         assert (process.returncode != 0) == bool(answer.get("failed"))
+        assert answer.get("failed", True), "a success does not speak of failure"
         assert set(answer) - {"msg", "failed", "invocation"} == KEYS
         return answer
 
