@@ -8,7 +8,10 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs role-docs unit unit-oldest sanity molecule dist clean
+.PHONY: help setup demo test test-lxc test-lxc: setup ## the played Proxmox host: real LXC, systemd, sshd (root)
+	@$(NOX) --session $@
+
+lint docs role-docs unit unit-oldest sanity molecule dist clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'

@@ -35,7 +35,7 @@ nox.options.sessions = ["lint", "docs", "unit"]
 PYTHON_OF_MODULES = ((3, 9), (3, 13))
 # ansible-core 2.17 runs on these, and tests modules with nothing newer than the last.
 PYTHON_OF_OLDEST = ((3, 10), (3, 12))
-UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration", "tests/faults")
+UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration/privileged", "tests/faults")
 EXAMPLE = ROOT / "inventory" / "example"
 DEMO_NODE = ROOT / ".demo" / "node"
 
@@ -216,6 +216,24 @@ def molecule(session: nox.Session) -> None:
         if results.count_file(report).passed == 0:
             session.error(f"Scenario {name} ended well, but its verify step ran no test.")
         session.log(f"Scenario {name}: {results.count_file(report).passed} tests, {time.monotonic() - began:.0f} s")
+    refuse_nothing(session, folder)
+
+
+@nox.session(name="test-lxc")
+def test_lxc(session: nox.Session) -> None:
+    """The scenario on a played Proxmox host: real LXC, systemd and sshd (root; tests/lxc/README.md)."""
+    tools = Tools(session, "runtime")
+    if os.geteuid() != 0:
+        session.skip("it makes containers, device nodes and cgroups, and must be root")
+    folder = reports(session)
+    harness = ("python", "-B", str(ROOT / "tests" / "lxc" / "harness.py"))
+    try:
+        tools.run(
+            "pytest", "-q", "-p", "no:cacheprovider", "--durations=10", f"--junit-xml={folder / 'pytest.xml'}",
+            *(session.posargs or ["tests/lxc"]), CLEANSLATE_LXC_REPORT=str(folder),
+        )  # fmt: skip
+    finally:
+        tools.run(*harness, "down")
     refuse_nothing(session, folder)
 
 

@@ -76,11 +76,10 @@ def processes(vmid: int) -> dict[int, str]:
     """PID → start time of everything in a container, by cgroup; without login sessions, which come and go."""
     found = {}
     for root in teardown.cgroup_roots():
-        for place, folders, _files in os.walk(os.path.join(root, layout.container(vmid).cgroups[0])):
-            folders[:] = [name for name in folders if name != "user.slice"]
+        for place, _folders, _files in os.walk(os.path.join(root, layout.container(vmid).cgroups[0])):
             for pid in map(int, teardown.read(os.path.join(place, "cgroup.procs")).split()):
                 begun = teardown.start_time(pid)
-                if begun is not None:
+                if begun is not None and b"/user.slice/" not in teardown.read(f"/proc/{pid}/cgroup"):
                     found[pid] = begun
     return found
 

@@ -107,6 +107,20 @@ def test_somebody_new_makes_it_ask_again_but_not_at_once() -> None:
     assert world.with_pids[-1] == [12, 10]
 
 
+def test_whoever_came_later_stays_new_until_it_is_listed() -> None:
+    """A holder that a loop starts again opens the devices first, and computes when nvidia-smi has just been asked."""
+    world = World([10])
+    scan = Rescanner(world)
+    scan()
+    world.holders = [holder(12, disposition="monitor")]
+    scan()
+    world.ticker.now += 2
+    world.listed = [12]
+    scan()
+    assert world.asked == 2
+    assert world.with_pids[-1] == [12, 10]
+
+
 def test_a_new_target_needs_no_list() -> None:
     world = World([10])
     scan = Rescanner(world)

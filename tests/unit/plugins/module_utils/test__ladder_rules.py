@@ -58,10 +58,11 @@ def test_numbers_of_signals() -> None:
         ({"stop_timeout": float("nan")}, "stop_timeout is nan"),
         ({"respawn_watch": -1.0}, "respawn_watch is -1"),
         ({"respawn_watch": 601.0}, "respawn_watch is 601"),
+        ({"node_pid_namespace": "101"}, "node_pid_namespace is '101'"),
     ],
 )
 def test_options_that_cannot_be_meant(changed: dict[str, float], words: str) -> None:
-    params = {"ladder": [KILL], "stop_timeout": 180.0, "respawn_watch": 10.0}
+    params = {"ladder": [KILL], "stop_timeout": 180.0, "respawn_watch": 10.0, "node_pid_namespace": None}
     assert release_options(params, check_mode=True).check_mode
     with pytest.raises(ValueError, match=words):
         release_options({**params, **changed}, check_mode=False)
