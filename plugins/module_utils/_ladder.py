@@ -114,7 +114,6 @@ class _Run:
         would_signal: tuple[tuple[int, str], ...] = ()
         orders: tuple[Order, ...] = ()
         survivors: tuple[Holder, ...] = ()
-        respawned_by = None
         try:
             if not before.complete:
                 raise _Ended("incomplete", rules.unreadable_message(before, nothing_done=True))
@@ -126,9 +125,10 @@ class _Run:
                 raise _Ended("would_release", self._rehearsal_message(would_signal, orders))
             self._stop_through_managers(orders)
             self._climb()
-            raise _Ended("survivors", self._survivor_message())
+            end = _Ended("survivors", self._survivor_message())
         except _Ended as ended:
-            verdict, message, respawned_by = ended.verdict, ended.message, ended.respawned_by
+            end = ended
+        verdict, message, respawned_by = end.verdict, end.message, end.respawned_by
         if verdict in ("survivors", "dying"):
             survivors = self._targets()
         return ReleaseResult(

@@ -74,7 +74,7 @@ def is_gpu_uuid(text: str) -> bool:
 
 def bus_key(bus_id: str) -> str:
     """One spelling for a bus id: nvidia-smi writes 00000000:1B:00.0, the kernel 0000:1b:00.0."""
-    domain, _, rest = bus_id.strip().lower().partition(":")
+    domain, dummy, rest = bus_id.strip().lower().partition(":")
     return f"{domain.lstrip('0').rjust(4, '0')}:{rest}"
 
 

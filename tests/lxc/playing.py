@@ -136,7 +136,7 @@ def start(
     playbook: str,
     limit: str,
     *words: str,
-    hosts: t.Mapping[str, t.Mapping[str, t.Any]] = HALVES,
+    hosts: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     extra: t.Mapping[str, t.Any] | None = None,
     environment: t.Mapping[str, str] | None = None,
 ) -> Running:
@@ -144,7 +144,7 @@ def start(
     place = tempfile.mkdtemp(prefix=playbook.split(".")[0] + "-", dir=RUNS)
     inventory, steps, output = (os.path.join(place, name) for name in ("hosts.json", "steps.jsonl", "output"))
     described = {}
-    for name, variables in hosts.items():
+    for name, variables in (HALVES if hosts is None else hosts).items():
         described[name] = {**COMMON, **{key: value for key, value in variables.items() if key != "gpus"}}
         if "gpus" in variables:
             described[name]["gpu_idle_expected_uuids"] = uuids(variables["gpus"])

@@ -29,7 +29,7 @@ def cgroup_roots() -> list[str]:
     roots = []
     with open("/proc/self/mountinfo", encoding="utf-8") as handle:
         for line in handle:
-            left, _, right = line.partition(" - ")
+            left, dummy, right = line.partition(" - ")
             if right.split()[0] in ("cgroup", "cgroup2"):
                 roots.append(left.split()[4])
     return roots

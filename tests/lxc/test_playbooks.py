@@ -41,7 +41,17 @@ def test_start_installs_and_starts_behind_the_gate(started: Play, scene: tuple[I
 def test_the_unit_is_what_systemd_expects(started: Play, scene: tuple[Inside, Inside]) -> None:
     inside = scene[0]
     done = commands.run(
-        ["lxc-attach", "-P", "/var/lib/cleanslate-lxc/lxc", "-n", "101", "--", "sh", "-c", f"systemd-analyze verify {UNIT} 2>&1"],
+        [
+            "lxc-attach",
+            "-P",
+            "/var/lib/cleanslate-lxc/lxc",
+            "-n",
+            "101",
+            "--",
+            "sh",
+            "-c",
+            f"systemd-analyze verify {UNIT} 2>&1",
+        ],
         check=False,
     )
     said = [line for line in done.stdout.splitlines() if "sglang" in line]
@@ -49,7 +59,11 @@ def test_the_unit_is_what_systemd_expects(started: Play, scene: tuple[Inside, In
     shown = dict(
         line.split("=", 1)
         for line in inside.pct(
-            "systemctl", "show", "-p", "User,KillMode,Type,Restart,UnitFileState,LimitNOFILE,NoNewPrivileges", "sglang.service"
+            "systemctl",
+            "show",
+            "-p",
+            "User,KillMode,Type,Restart,UnitFileState,LimitNOFILE,NoNewPrivileges",
+            "sglang.service",
         ).splitlines()
     )
     assert shown == {"User": "sglang", "KillMode": "mixed", "Type": "exec", "Restart": "always", "UnitFileState": "enabled",
@@ -61,7 +75,9 @@ def test_the_unit_is_what_systemd_expects(started: Play, scene: tuple[Inside, In
     assert inside.pct("stat", "-c", "%a %U", "/etc/sglang/sglang.yaml").split() == ["600", "sglang"]
     assert "lxc-key" in inside.pct("cat", "/etc/sglang/sglang.yaml")
     assert "lxc-key" not in inside.pct("cat", UNIT)
-    assert "lxc-key" not in inside.pct("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; systemctl show sglang.service")
+    assert "lxc-key" not in inside.pct(
+        "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; systemctl show sglang.service"
+    )
 
 
 def test_status_tells_server_gpus_and_holders(started: Play) -> None:
@@ -113,7 +129,9 @@ def broken(started: Play, scene: tuple[Inside, Inside]) -> tuple[Inside, Inside]
         "it has failed", lambda: unit_state(killed).shown["ActiveState"] == "failed", 20
     )  # fmt: skip
     serving.behave(looping, die_at={"stage": "init", "exit_code": 1})
-    text = serving.UNIT.replace("RestartSec=1", "RestartSec=200ms").replace("[Service]", "StartLimitIntervalSec=0\n[Service]")
+    text = serving.UNIT.replace("RestartSec=1", "RestartSec=200ms").replace(
+        "[Service]", "StartLimitIntervalSec=0\n[Service]"
+    )
     serving.install(looping, HALVES["ct102"]["gpus"], text)
     looping.pct("systemctl", "start", "sglang.service", check=False)
     commands.wait_for("it loops", lambda: int(unit_state(looping).shown["NRestarts"]) >= 4, 30)

@@ -52,7 +52,9 @@ def low(both_serve: tuple[Inside, Inside], watch: t.Any, report: t.Any) -> t.Ite
         "of 102, by pct exec": other.hold(5, 300),
         "daemon on the host": daemon.pid,
     }
-    with watch("101 (GPUs 0-3) relaunched beside 102 (4-7), with a holder by pct exec, daemons, a monitor", 101) as case:
+    with watch(
+        "101 (GPUs 0-3) relaunched beside 102 (4-7), with a holder by pct exec, daemons, a monitor", 101
+    ) as case:
         server = set(case.units[101].processes)
         played = play("relaunch.yml", "ct101")
     case.outcome = "ready; 102 untouched"

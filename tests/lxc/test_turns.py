@@ -64,9 +64,7 @@ def test_both_by_a_limit_at_the_same_time(scene: tuple[Inside, Inside], watch: t
     assert all(one.comm.startswith("sglang") or one.comm == "python3" for one in by_us)
 
 
-def test_two_that_share_gpus_are_taken_in_turn_and_never_both_serve(
-    scene: tuple[Inside, Inside], watch: t.Any
-) -> None:
+def test_two_that_share_gpus_are_taken_in_turn_and_never_both_serve(scene: tuple[Inside, Inside], watch: t.Any) -> None:
     """The first starts; the second, whose turn comes while the first still opens no GPU, must not start on top."""
     end_holders()
     with slow_to_open(*scene), watch("101 and 102 on all eight relaunched in one run, nobody serves", 101) as case:

@@ -125,7 +125,7 @@ def belonging(node: str) -> list[Process]:
     recorded: dict[tuple[int, int], str] = {}
     try:
         for name in os.listdir(os.path.join(node, "processes")):
-            pid_text, _, start = name.partition("-")
+            pid_text, dummy, start = name.partition("-")
             if pid_text.isdigit() and start.isdigit():
                 recorded[int(pid_text), int(start)] = _read(os.path.join(node, "processes", name)).decode()
     except OSError:

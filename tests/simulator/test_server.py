@@ -109,9 +109,9 @@ def test_the_log_has_the_real_lines_in_the_real_order(node):
     assert -1 not in places
     assert places == sorted(places)
     assert f"api_key='{KEY}'" in text, "the real one prints its key too"
-    bar = text[text.index("\rMulti-thread") : text.index("Load weight end")]
-    assert bar.count("\r") == 65
-    assert bar.count("\n") == 1
+    shown = text[text.index("\rMulti-thread") : text.index("Load weight end")]
+    assert shown.count("\r") == 65
+    assert shown.count("\n") == 1
     assert re.search(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d TP0\] Load weight begin", text, re.M)
 
 

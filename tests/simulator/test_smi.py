@@ -170,14 +170,14 @@ def test_when_a_fault_applies(shared_node):
     ]
     seen += [
         [r[0] for r in rows[:3]] + [rows[0][1]]
-        for rows in (shared_node.query("memory.used,fabric.state") for _ in "123")
+        for rows in (shared_node.query("memory.used,fabric.state") for dummy in "123")
     ]
     assert seen == [
         ["0", "0", "0", "In Progress"], ["11", "0", "0", "Completed"], ["11", "0", "0", "Completed"],
         ["0", "0", "0", "Completed"],
     ]  # fmt: skip
     shared_node.script(faults=[{"effect": "used", "gpus": [0], "mib": 11, "to_call": 1}])
-    assert [shared_node.used()[0] for _ in "12"] == [11, 0], "a new script counts anew"
+    assert [shared_node.used()[0] for dummy in "12"] == [11, 0], "a new script counts anew"
 
 
 def test_slow_and_exit(shared_node):
@@ -238,7 +238,7 @@ def test_what_is_asked_for(shared_node):
 def test_calls_are_logged_whole_and_numbered_once_however_many_run(node):
     node.script(faults=[{"effect": "used", "gpus": [0], "mib": list(range(1, 13))}])
     argv = [node.path + "/bin/nvidia-smi", "--query-gpu=memory.used", CSV]
-    running = [subprocess.Popen(argv, stdout=subprocess.PIPE) for _ in range(12)]
+    running = [subprocess.Popen(argv, stdout=subprocess.PIPE) for dummy in range(12)]
     values = sorted(int(process.communicate()[0].split()[0]) for process in running)
     assert values == list(range(1, 13))
     calls = node.calls("nvidia-smi")

@@ -14,7 +14,7 @@ from test_lost_hosts import BREAKS
 @pytest.fixture(scope="module")
 def nodes(make_shared_node, play) -> list[Node]:
     """In the order of the inventory, which is that of the batches."""
-    nodes = [make_shared_node() for _ in range(3)]
+    nodes = [make_shared_node() for dummy in range(3)]
     run = play("start", nodes, relaunch_serial="100%")
     assert run.rc == 0, str(run)
     return nodes
@@ -63,7 +63,7 @@ def test_half_a_failed_batch_keeps_the_next_serving(nodes, play) -> None:
 
 def test_a_lost_batch_keeps_the_next_serving(nodes, play) -> None:
     # Last in this file: the lease of the lost node stands until it runs out.
-    first, _, last = nodes
+    first, dummy, last = nodes
     old = last.launchers()
     first.wrap_systemctl({"start": f"touch {first.folder}/lost"})
     run = play("relaunch", [first, last], variables=BREAKS, relaunch_serial=1)

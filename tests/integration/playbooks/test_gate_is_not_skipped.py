@@ -32,7 +32,7 @@ FORGED = {"nvidia_gpu": IDLE, "gpu_idle_result": IDLE, "gpu_release_result": {"g
 @pytest.fixture(scope="module")
 def free(make_shared_node) -> queue.Queue[Node]:
     nodes: queue.Queue[Node] = queue.Queue()
-    for _ in range(AT_ONCE):
+    for dummy in range(AT_ONCE):
         nodes.put(make_shared_node(never_clears={"1": 70001}))
     return nodes
 
@@ -66,7 +66,7 @@ def run_all(
         done = dict(zip(choices, pool.map(one, choices)))
     past = {words: run for words, (run, starts) in done.items() if starts}
     assert not past, "\n".join(f"{words} led past the gate: {run}" for words, run in past.items())
-    return {words: run for words, (run, _) in done.items()}
+    return {words: run for words, (run, dummy) in done.items()}
 
 
 @pytest.mark.parametrize("playbook", ["relaunch", "start"])
@@ -96,7 +96,7 @@ def test_stale_fact_cache(play, free, tmp_path) -> None:
         "- hosts: all\n  gather_facts: false\n  tasks:\n"
         f"    - ansible.builtin.set_fact: {{cacheable: true, {str(FORGED)[1:-1].replace('False', 'false')}}}\n"
     )
-    nodes = [free.get() for _ in range(AT_ONCE)]
+    nodes = [free.get() for dummy in range(AT_ONCE)]
     filled = play(fill, nodes, environment=cache)
     assert filled.rc == 0, str(filled)
     assert len(list((tmp_path / "facts").iterdir())) == AT_ONCE

@@ -41,7 +41,7 @@ class Lost(t.NamedTuple):
 
 @pytest.fixture(scope="module")
 def lost(make_shared_node, play, tmp_path_factory) -> Lost:
-    nodes = [make_shared_node() for _ in range(3)]
+    nodes = [make_shared_node() for dummy in range(3)]
     after_stop, after_gate, after_start = nodes
     started = play("start", nodes, relaunch_serial="100%")
     assert started.rc == 0, str(started)

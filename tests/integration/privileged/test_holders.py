@@ -224,8 +224,8 @@ def test_everybody_in_their_groups(machine: Machine) -> None:
     machine.active = {"other-test.service": True, "ended-test.service": False}
     everybody = list(pids.values())
 
-    def found(scope: Scope, computing: t.Sequence[int] = everybody) -> dict[str, str]:
-        seen = machine.look(scope, computing)
+    def found(scope: Scope, computing: t.Sequence[int] | None = None) -> dict[str, str]:
+        seen = machine.look(scope, everybody if computing is None else computing)
         assert set(seen) == set(everybody)
         return {name: seen[pid].disposition for name, pid in pids.items()}
 

@@ -106,8 +106,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, {"object": "list", "data": [card]})
         elif path == "/v1/loads":
             load = {"dp_rank": 0, "num_running_reqs": state.running, "num_waiting_reqs": 0, "num_used_tokens": 0}
-            self.reply(200, {"loads": [load], "aggregate": {"total_running_reqs": state.running,
-                                                           "total_waiting_reqs": 0}})  # fmt: skip
+            together = {"total_running_reqs": state.running, "total_waiting_reqs": 0}
+            self.reply(200, {"loads": [load], "aggregate": together})
         elif path == "/metrics" and state.arguments.enable_metrics:
             label = f'{{model_name="{state.model}"}}'
             self.reply(200, f"sglang:num_running_reqs{label} {state.running}\nsglang:num_queue_reqs{label} 0\n",

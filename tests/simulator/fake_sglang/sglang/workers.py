@@ -105,7 +105,7 @@ def scheduler(plan: Plan, rank: int, parent: int, line: socket.socket) -> None:
     if behaviour.leave_worker == rank:
         leave_worker(plan)
     if rank == 0:
-        for _ in range(behaviour.compile_workers):
+        for dummy in range(behaviour.compile_workers):
             compile_worker(plan)
     mib = 0
     while True:

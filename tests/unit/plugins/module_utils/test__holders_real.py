@@ -46,7 +46,7 @@ def holding(way: str, path: pathlib.Path) -> t.Iterator[int]:
             process.wait()
         yield pid
     finally:
-        for victim in {pid, process.pid}:
+        for victim in sorted({pid, process.pid}):
             with contextlib.suppress(ProcessLookupError):
                 if process.returncode is None or victim != process.pid:
                     os.kill(victim, signal.SIGKILL)
