@@ -219,6 +219,16 @@ def molecule(session: nox.Session) -> None:
     refuse_nothing(session, folder)
 
 
+@nox.session(name="test-playbooks")
+def test_playbooks(session: nox.Session) -> None:
+    """The playbooks as a whole, on simulated nodes: what they refuse, what they survive, what no tag leads past."""
+    tools = Tools(session, "runtime")
+    folder = reports(session)
+    places = session.posargs or ["tests/integration/playbooks"]
+    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *places)
+    refuse_nothing(session, folder)
+
+
 @nox.session(name="test-lxc")
 def test_lxc(session: nox.Session) -> None:
     """The scenario on a played Proxmox host: real LXC, systemd and sshd (root; tests/lxc/README.md)."""
