@@ -5,7 +5,8 @@
 """A process that really holds GPU memory, through the CUDA driver API alone (no torch: it starts in a second).
 
 cuda_holder.py READY_FILE GIB [--fork]: allocates GIB on GPU 0, writes its pid (and, with --fork, that of a child that
-inherited the context and does nothing) into READY_FILE, and sleeps. With --ignore-term it ignores SIGTERM.
+inherited the context and does nothing) into READY_FILE, and sleeps. With --ignore-term it ignores SIGTERM, with
+--orphan its parent is PID 1.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def main() -> None:
     parser.add_argument("gib", type=float)
     parser.add_argument("--fork", action="store_true")
     parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--orphan", action="store_true")
     options = parser.parse_args()
+    if options.orphan and os.fork():
+        return
     if options.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     allocate(options.gib)
