@@ -237,6 +237,7 @@ def test_lxc(session: nox.Session) -> None:
         session.skip("it makes containers, device nodes and cgroups, and must be root")
     folder = reports(session)
     harness = ("python", "-B", str(ROOT / "tests" / "lxc" / "harness.py"))
+    tools.run(*harness, "down")  # what a run that was cut off left
     try:
         tools.run(
             "pytest", "-q", "-p", "no:cacheprovider", "--durations=10", f"--junit-xml={folder / 'pytest.xml'}",

@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL
 
 _FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_api_key", "expect"}

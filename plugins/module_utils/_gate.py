@@ -238,7 +238,7 @@ class _Gate:
             settled_mib=options.settled_mib,
             dead_pids=self._dead_pids(look, judgement),
             in_container=self._in_container,
-            describe=describe,
+            describe=lambda holder: describe(holder, {gpu.uuid: gpu.index for gpu in look.gpus}),
         )
 
     def _dead_pids(self, look: GpuLook, judgement: Judgement) -> tuple[int, ...]:

@@ -190,11 +190,12 @@ def release_gpus(
     if refused is not None:
         return Released(ReleaseResult("refused", refused), None, "not_asked")
     scanner = Rescanner(world)
+    index_of = {gpu.uuid: gpu.index for gpu in scanner.first_look.gpus}
     result = release(
         scanner,
         options,
         hold_again=lambda holder: hold_again(holder, request),
-        describe=describe,
+        describe=lambda holder: describe(holder, index_of),
         clock=world.clock,
         signaller=KernelSignaller(world.clock, proc_root=request.proc_root),
         kinship=ProcKinship(request.proc_root),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import time
 import typing as t
 
@@ -25,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     Surroundings,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Progress
+from ansible_collections.cleanslate.gpu.plugins.module_utils._user_name import user_name
 
 # What is being read. A task's memory lock can block maps and cmdline for ever, a dead file server a stat.
 STAT, FD, FD_LINKS, MAPS, MAPPED, MAPPED_LINKS, STATUS, LABEL, USER = range(9)
@@ -64,6 +64,7 @@ class HolderReader:
         skip: t.Collection[tuple[int, int]] = (),
     ) -> None:
         self._proc = proc
+        self._own_ns_depth: int | None = None
         self._devices = devices
         self._majors = majors
         self._progress = progress
@@ -281,7 +282,8 @@ class HolderReader:
         argv: tuple[str, ...] = try_read(lambda: proc.argv(pid, tid), ()) if self._may_read(pid, LABEL) else ()
         user = None
         if self._may_read(0, USER):  # a name service that hangs does so for everybody
-            user = try_read(lambda: pwd.getpwuid(status.uids[1]).pw_name, None)
+            inside = len(status.ns_pids) > self._own_depth()
+            user = try_read(lambda: user_name(proc, pid, status.uids[1], inside), None)
         self._may_read(pid, STATUS)
         now: ProcStat | None = try_read(lambda: proc.stat(pid), None)
         if now is None or now.start_time != entry.start_time:
@@ -302,6 +304,13 @@ class HolderReader:
             lineage=self._lineage(entry, stats),
             maps_read=maps_read,
         )
+
+    def _own_depth(self) -> int:
+        """How many PID namespaces this process is in, counted from /proc's own."""
+        if self._own_ns_depth is None:
+            own: ProcStatus = try_read(lambda: self._proc.status("self"), ProcStatus())
+            self._own_ns_depth = max(1, len(own.ns_pids))
+        return self._own_ns_depth
 
     def _cgroup(self, pid: int, tid: int | None = None) -> str | None:
         found: str | None = try_read(lambda: self._proc.cgroup(pid, tid), None)

@@ -65,7 +65,7 @@ def refusal(namespace: str, vmids: t.Sequence[str], proc: Proc) -> str | None:
         return None
     if not inits:
         return (
-            f"No container {listed} runs on this GPU host: no init with a PID 1 of its own in a cgroup /lxc/{vmids[0]}/…"
+            f"No container {listed} runs on this GPU host: no init with a PID 1 of its own in cgroup /lxc/{vmids[0]}."
             " Check gpu_release_lxc against `pct list`, and that gpu_release_host is the right host."
             " Nothing was touched."
         )

@@ -99,8 +99,8 @@ options:
     default: 0
   withdraw_marker:
     description:
-      - With O(state=released), takes away the markers of O(node), whichever run left them, also where no lease is held. The
-        server has become ready, or was stopped.
+      - With O(state=released), takes away the markers of O(node), whichever run left them, also where no lease is
+        held. The server has become ready, or was stopped.
     type: bool
     default: false
   purpose:

@@ -17,7 +17,8 @@ from inside import Inside
 from playing import WHOLE, play
 
 NOBODY = "10.231.77.250"  # an address on the bridge that nothing has
-SSH = ("-F /dev/null -o ConnectTimeout=3 -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o IdentitiesOnly=yes")  # fmt: skip
+SSH = ("-F /dev/null -o ConnectTimeout=3 -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o
+IdentitiesOnly=yes")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ REFUSED = {
         "VMID 103, which does not run", "ct101", {"gpu_release_lxc": [103]}, ("No container 103 runs on this GPU host",),
     ),
     "host unreachable": Refused(
-        "gpu_release_host does not answer", "ct101", {"gpu_release_host": "lost"}, ("lost",),
+        "gpu_release_host does not answer", "ct101", {"gpu_release_host": "lost"}, ("connect to host " + NOBODY,),
     ),
     "VMID not allowed": Refused(
         "the host's allow-list names 101 only; relaunch of 102", "ct102", {},
