@@ -72,8 +72,7 @@ class Case:
         told = "; ".join(
             f"{one.name} to {one.pid} {one.comm} by {one.sender} {one.sender_name}"
             for one in self.signals
-            if any(one.pid in {**self.tables[vmid], **self.tables_after[vmid]} for vmid in VMIDS) or one.pid in
-            self.truth
+            if any(one.pid in {**self.tables[vmid], **self.tables_after[vmid]} for vmid in VMIDS) or one.pid in self.truth
         ) or "nobody"  # fmt: skip
 
         def of(seen: set[int]) -> str:
@@ -98,8 +97,7 @@ class Report:
         self.timed: list[tuple[str, Play, str]] = []
 
     def write(self) -> str:
-        lines = ["# The played Proxmox host", "", "Container 101 has the host's GPU nodes by bind mount, 102
-        `devN:`-style nodes"
+        lines = ["# The played Proxmox host", "", "Container 101 has the host's GPU nodes by bind mount, 102 `devN:`-style nodes"
                  " of its own. Holders are counted by device number in /proc; PIDs are the host's.", "",
                  "| " + " | ".join(self.HEAD) + " |", "|" + "---|" * len(self.HEAD), *(one.row() for one in self.cases)]  # fmt: skip
         for title, played, host in self.timed:

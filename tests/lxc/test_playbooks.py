@@ -66,8 +66,7 @@ def test_the_unit_is_what_systemd_expects(started: Play, scene: tuple[Inside, In
             "sglang.service",
         ).splitlines()
     )
-    assert shown == {"User": "sglang", "KillMode": "mixed", "Type": "exec", "Restart": "always", "UnitFileState":
-    "enabled",
+    assert shown == {"User": "sglang", "KillMode": "mixed", "Type": "exec", "Restart": "always", "UnitFileState": "enabled",
                      "LimitNOFILE": "1048576", "NoNewPrivileges": "yes"}  # fmt: skip
     main = inside.main_pid("sglang.service")
     owner = inside.pct("ps", "-o", "user=", "-C", "python3").split()

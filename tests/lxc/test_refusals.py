@@ -17,8 +17,8 @@ from inside import Inside
 from playing import WHOLE, play
 
 NOBODY = "10.231.77.250"  # an address on the bridge that nothing has
-SSH = ("-F /dev/null -o ConnectTimeout=3 -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o
-IdentitiesOnly=yes")  # fmt: skip
+SSH = ("-F /dev/null -o ConnectTimeout=3 -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no "
+       "-o IdentitiesOnly=yes")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
