@@ -51,11 +51,11 @@ class Case:
 
     def signalled(self, vmid: int) -> list[evidence.Signal]:
         """Signals to processes that this container had before, or has now."""
-        there = set(self.tables[vmid]) | set(self.tables_after[vmid])
+        there = set(self.tables.get(vmid, ())) | set(self.tables_after.get(vmid, ()))
         return [one for one in self.signals if one.pid in there]
 
     def untouched(self, vmid: int) -> None:
-        """Nothing in this container noticed anything: processes, unit, journal, the server's log, the kernel's record."""
+        """Nothing here was noticed: processes, unit, journal, the server's log, the kernel's record."""
         assert self.signalled(vmid) == []
         assert self.units_after[vmid] == self.units[vmid]
         held = {pid: begun for pid, begun in self.tables[vmid].items() if pid in self.truth}
@@ -72,7 +72,7 @@ class Case:
         told = "; ".join(
             f"{one.name} to {one.pid} {one.comm} by {one.sender} {one.sender_name}"
             for one in self.signals
-            if any(one.pid in {**self.tables[vmid], **self.tables_after[vmid]} for vmid in VMIDS) or one.pid in self.truth
+            if one.pid in self.truth or any(one in self.signalled(vmid) for vmid in VMIDS)
         ) or "nobody"  # fmt: skip
 
         def of(seen: set[int]) -> str:
@@ -97,9 +97,12 @@ class Report:
         self.timed: list[tuple[str, Play, str]] = []
 
     def write(self) -> str:
-        lines = ["# The played Proxmox host", "", "Container 101 has the host's GPU nodes by bind mount, 102 `devN:`-style nodes"
-                 " of its own. Holders are counted by device number in /proc; PIDs are the host's.", "",
-                 "| " + " | ".join(self.HEAD) + " |", "|" + "---|" * len(self.HEAD), *(one.row() for one in self.cases)]  # fmt: skip
+        about = (
+            "Container 101 has the host's GPU nodes by bind mount, 102 `devN:`-style nodes of its own. "
+            "Holders are counted by device number in /proc; PIDs are the host's."
+        )
+        head = ["| " + " | ".join(self.HEAD) + " |", "|" + "---|" * len(self.HEAD)]
+        lines = ["# The played Proxmox host", "", about, "", *head, *(one.row() for one in self.cases)]
         for title, played, host in self.timed:
             lines += ["", f"## {title}", "", "| step | where | s |", "|---|---|---|"]
             steps = [step for step in played.steps if step.host == host and step.action not in SILENT]

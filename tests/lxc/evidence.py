@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who was there before and after, and who got a signal: by the kernel's own account, never by the modules under test."""
+"""Who was there before and after, and who got a signal: by the kernel's account, never by the modules under test."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ REFUSED = {
         "gpu_release_host without gpu_release_lxc", "ct101", {"gpu_release_lxc": []}, ("come together or not at all",),
     ),
     "VMID that does not run": Refused(
-        "VMID 103, which does not run", "ct101", {"gpu_release_lxc": [103]}, ("No container 103 runs on this GPU host",),
+        "VMID 103, which does not run", "ct101", {"gpu_release_lxc": [103]},
+        ("No container 103 runs on this GPU host",),
     ),
     "host unreachable": Refused(
         "gpu_release_host does not answer", "ct101", {"gpu_release_host": "lost"}, ("connect to host " + NOBODY,),

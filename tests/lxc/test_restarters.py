@@ -18,7 +18,7 @@ from playing import Play, play
 
 GPUS = [0, 1, 2, 3]
 HOLD = '{"gpu": 2, "mib": 500}'
-SUPERVISOR = "import subprocess, sys, time\nwhile True:\n    subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)\n    time.sleep(0.3)"  # fmt: skip
+SUPERVISOR = "import subprocess, sys, time\nwhile True:\n    subprocess.call(sys.argv[1:])\n    time.sleep(0.3)"
 
 
 @pytest.fixture

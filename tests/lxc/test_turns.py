@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Two containers in one run, and two runs at once: who shares no GPU does not wait, who does is taken in turn or refused."""
+"""Two containers in one run, and two runs at once: who shares GPUs is taken in turn or refused."""
 
 from __future__ import annotations
 

@@ -26,14 +26,37 @@ LAST = "Start the server"
 VARIABLES = {"gpu_idle_timeout": 1, "gpu_release_ladder": [{"signal": "KILL", "wait": 1}]}
 IDLE = {"verdict": "idle", "failed": False, "changed": False, "state": "ok", "count": 8, "gpus": []}
 # The fact that a person may well cache, and the registered results that nobody should.
-FORGED = {"nvidia_gpu": IDLE, "gpu_idle_result": IDLE, "gpu_release_result": {"gate": IDLE}, "sglang_server_gate": IDLE}
+FORGED = {
+    "nvidia_gpu": IDLE,
+    "gpu_idle_result": IDLE,
+    "gpu_release_result": {"gate": IDLE},
+    "sglang_server_gate": IDLE,
+    "sglang_server_health": {"verdict": "stopped"},
+}
+
+
+INSTALL = """
+- hosts: sglang_nodes
+  gather_facts: false
+  environment: "{{ cleanslate_environment }}"
+  tasks:
+    - ansible.builtin.include_role:
+        name: cleanslate.gpu.sglang_server
+"""
 
 
 @pytest.fixture(scope="module")
-def free(make_shared_node) -> queue.Queue[Node]:
+def free(make_shared_node, play, tmp_path_factory) -> queue.Queue[Node]:
+    """Nodes with an installed unit: without one nothing could be started, and every test here would pass."""
+    install = tmp_path_factory.mktemp("install") / "install.yml"
+    install.write_text(INSTALL)
+    ready = [make_shared_node(never_clears={"1": 70001}) for dummy in range(AT_ONCE)]
+    installed = play(install, ready)
+    assert installed.rc == 0, str(installed)
     nodes: queue.Queue[Node] = queue.Queue()
-    for dummy in range(AT_ONCE):
-        nodes.put(make_shared_node(never_clears={"1": 70001}))
+    for node in ready:
+        assert node.unit.exists()
+        nodes.put(node)
     return nodes
 
 
