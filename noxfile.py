@@ -35,6 +35,9 @@ nox.options.sessions = ["lint", "docs", "unit"]
 PYTHON_OF_MODULES = ((3, 9), (3, 13))
 # ansible-core 2.17 runs on these, and tests modules with nothing newer than the last.
 PYTHON_OF_OLDEST = ((3, 10), (3, 12))
+# What of the plugins runs where.
+ON_TARGETS = ("module_utils", "modules")
+ON_CONTROLLER = ("action", "filter", "lookup")
 UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration/privileged", "tests/faults")
 EXAMPLE = ROOT / "inventory" / "example"
 DEMO_NODE = ROOT / ".demo" / "node"
@@ -186,8 +189,10 @@ def unit_oldest(session: nox.Session) -> None:
         tools.run("ansible-playbook", "--syntax-check", "-i", str(EXAMPLE), str(playbook))
     place, environment = ansible_test(session, tools, session.name)
     oldest = min(versions(PYTHON_OF_MODULES[0], PYTHON_OF_OLDEST[1]), key=find_python.parse)
-    for version in dict.fromkeys((oldest, find_python.text(controller))):
-        units = ("units", "--venv", "--python", version, "--color", "no", *session.posargs)
+    runs = {oldest: ON_TARGETS, find_python.text(controller): ON_CONTROLLER}
+    for version, kinds in runs.items():
+        tests = session.posargs or [f"tests/unit/plugins/{kind}/" for kind in kinds]
+        units = ("units", "--venv", "--python", version, "--color", "no", *tests)
         tools.run("ansible-test", *units, **environment)
         found = list((place / "tests" / "output" / "junit").glob(f"python{version}-*.xml"))
         if sum((results.count_file(path) for path in found), results.Count()).passed == 0:

@@ -58,10 +58,6 @@ def test_both_by_a_limit_at_the_same_time(scene: tuple[Inside, Inside], watch: t
         assert case.units_after[vmid].shown["InvocationID"] != case.units[vmid].shown["InvocationID"]
     (a, b), (c, d) = (span(played, host, "Stop sglang", "Start the server") for host in ("ct101", "ct102"))
     assert max(a, c) < min(b, d), "their downtimes overlap"
-    by_us = [one for one in case.signals if one.sender_name.startswith("python") and one.pid in case.truth]
-    launchers = {int(case.units[vmid].shown["MainPID"]) for vmid in (101, 102)}
-    assert launchers
-    assert all(one.comm.startswith("sglang") or one.comm == "python3" for one in by_us)
 
 
 def test_two_that_share_gpus_are_taken_in_turn_and_never_both_serve(scene: tuple[Inside, Inside], watch: t.Any) -> None:

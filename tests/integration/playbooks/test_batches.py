@@ -39,7 +39,8 @@ def test_preflight_with_an_unreachable_host_keeps_all_serving(nodes, play) -> No
     (nodes[2].folder / "lost").touch()
     run = play("relaunch", nodes, variables=BREAKS, relaunch_serial=1)
     (nodes[2].folder / "lost").unlink()
-    assert run.rc == 4, str(run)
+    # 2: the preflight says who was lost; 4: Ansible does.
+    assert run.rc in (2, 4), str(run)
     assert launchers(nodes) == old
     assert all(call.asks for node in nodes for call in run.of(node))
 
@@ -68,7 +69,7 @@ def test_a_lost_batch_keeps_the_next_serving(nodes, play) -> None:
     first.wrap_systemctl({"start": f"touch {first.folder}/lost"})
     run = play("relaunch", [first, last], variables=BREAKS, relaunch_serial=1)
     first.unwrap_systemctl()
-    (first.folder / "lost").unlink()
+    (first.folder / "lost").unlink(missing_ok=True)
     assert run.rc in (2, 4), str(run)
     assert "start" in run.verbs(first, "stop", "start"), run.of(first)
     assert not run.verbs(last, "stop", "start"), run.of(last)

