@@ -258,6 +258,7 @@ def demo(session: nox.Session) -> None:
     """Play the main job on a simulated 8-GPU node: a dead server, a stuck GPU, and the way back to `ready`."""
     tools = Tools(session, "runtime")
     simulate = ("python", str(ROOT / "tests" / "simulator" / "simulate.py"))
+    tools.run(*simulate, "create", str(DEMO_NODE))
     tools.run(*simulate, "story", str(DEMO_NODE), "stuck_gpu")
     try:
         began = time.monotonic()
