@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 import typing as t
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -60,6 +61,10 @@ class Allocation(contexts.Allocation):
 
     def __init__(self, node: str, gpu: int, *rest: t.Any, **named: t.Any) -> None:
         super().__init__(node, visible(gpu), *rest, **named)
+        # A driver knows its contexts' owners at once; ours looks 20 times a second, and this one may die before that.
+        end = time.monotonic() + 5
+        while not os.path.exists(self.path[:-4] + ".owner") and time.monotonic() < end:
+            time.sleep(0.01)
 
 
 contexts.Allocation = Allocation  # type: ignore[misc]
