@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The GPU host is lost in the middle of a relaunch: nothing is started on unproved GPUs, and the next run finds its way."""
+"""The GPU host is lost in the middle of a relaunch: nothing starts on unproved GPUs, the next run finds its way."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def lose_host(once: str) -> dict[str, dict[str, t.Any]]:
 
 
 @pytest.fixture
-def served(scene: tuple[Inside, Inside]) -> t.Iterator[Inside]:
+def served(scene: tuple[Inside, Inside]) -> Inside:
     end_holders()
     serving.serve(scene[0], HALVES["ct101"]["gpus"])
-    yield scene[0]
+    return scene[0]
 
 
 def unlock_as_told(lost: Play) -> None:
