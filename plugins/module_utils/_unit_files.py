@@ -6,7 +6,8 @@
 
 """The files of a server unit: written beside the live ones, swapped in together, put back together.
 
-PATH.staged waits to become PATH; PATH.previous is what PATH was before the last swap. Staging happens while the old
+PATH.staged waits to become PATH; PATH.previous is what PATH was before the last swap; PATH.proved is what PATH was when
+the server was last proved to serve, which is not the same after two launches that failed. Staging happens while the old
 server still serves and is the slow, fallible half (rendering, owners, disk space). The swap is renames only.
 """
 
@@ -20,6 +21,7 @@ import typing as t
 
 STAGED = ".staged"
 PREVIOUS = ".previous"
+PROVED = ".proved"
 
 
 class UnitFileError(Exception):
@@ -173,3 +175,65 @@ def restore(paths: t.Sequence[str]) -> tuple[str, ...]:
 def discard(paths: t.Sequence[str]) -> tuple[str, ...]:
     """Throw away what is staged. Returns the paths for which something was."""
     return tuple(path for path in paths if _remove(path + STAGED))
+
+
+def unproved(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """The paths whose live file is not the one that was there when the server was last proved to serve."""
+    return tuple(path for path in paths if not _same(path, path + PROVED))
+
+
+def prove(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """Keep what is live as PATH.proved. Returns the paths for which that was something else before."""
+    done = unproved(paths)
+    for path in done:
+        _link(path, path + PROVED)
+    return done
+
+
+def reinstate(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """Make what was proved live again, keeping what is live as PATH.previous. All or nothing; returns the paths
+    changed, none where just that is live."""
+    if not any(os.path.lexists(path + PROVED) for path in paths):
+        raise UnitFileError(f"no server was ever proved to serve with {', '.join(paths)}: there is nothing to go back to")
+    done: list[str] = []
+    for path in unproved(paths):
+        try:
+            _link(path, path + PREVIOUS)
+            _link(path + PROVED, path)
+        except UnitFileError as exc:
+            restore(done)
+            raise UnitFileError(f"cannot go back to the proved {path}: {exc}; every file is as it was before") from exc
+        done.append(path)
+    return tuple(done)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether both names are one file, or alike in text, mode and owner, or both are not there."""
+    try:
+        first, second = (os.lstat(path) if os.path.lexists(path) else None for path in (one, other))
+    except OSError as exc:
+        raise _wrong("cannot look at", one, exc) from exc
+    if first is None or second is None:
+        return first is second
+    alike = all(getattr(first, name) == getattr(second, name) for name in ("st_mode", "st_uid", "st_gid"))
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino) or (alike and _read(one) == _read(other))
+
+
+def _link(source: str, path: str) -> None:
+    """A second name for a file, in place of whatever has it; where there is no file, nobody has the name any more.
+
+    Files are only ever replaced as a whole here, never written to, so two names can share one.
+    """
+    if not os.path.lexists(source):
+        _remove(path)
+        return
+    temporary = f"{path}.new"
+    _remove(temporary)
+    try:
+        os.link(source, temporary, follow_symlinks=False)
+        os.replace(temporary, path)
+    except OSError as exc:
+        raise _wrong(f"cannot keep {source} as", path, exc) from exc
+    finally:
+        # Renaming one name of a file to another name of it does nothing, and leaves both.
+        _remove(temporary)

@@ -36,8 +36,11 @@ options:
       - V(installed) swaps in what is staged and keeps the former files as C(PATH.previous).
       - V(restored) puts the former files back; a file that had no predecessor is removed.
       - V(discarded) throws away what is staged.
+      - V(proved) keeps what is live as C(PATH.proved), for a server that was just proved to serve.
+      - V(reinstated) makes what was proved live again and keeps what is live as C(PATH.previous). A file that was not
+        there when the server was proved is removed. Fails where nothing was ever proved.
     type: str
-    choices: [staged, installed, restored, discarded]
+    choices: [staged, installed, restored, discarded, proved, reinstated]
     required: true
   files:
     description:
@@ -122,6 +125,20 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_files
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 
+_ACTS: dict[str, t.Callable[[t.Sequence[str]], tuple[str, ...]]] = {
+    "installed": _unit_files.install,
+    "restored": _unit_files.restore,
+    "discarded": _unit_files.discard,
+    "proved": _unit_files.prove,
+    "reinstated": _unit_files.reinstate,
+}
+_WOULD: dict[str, t.Callable[[t.Sequence[str]], tuple[str, ...]]] = {
+    "installed": _unit_files.staged,
+    "restored": tuple,
+    "discarded": _unit_files.staged,
+    "proved": _unit_files.unproved,
+    "reinstated": _unit_files.unproved,
+}
 _PLACEHOLDER = re.compile(r'"<<secret:([A-Za-z0-9_]*)>>"')
 
 
@@ -184,15 +201,14 @@ def _run(
         ]
         return tuple(change.path for change in changes), diff
     if check_mode:
-        return (tuple(paths) if state == "restored" else _unit_files.staged(paths)), []
-    act = {"installed": _unit_files.install, "restored": _unit_files.restore, "discarded": _unit_files.discard}[state]
-    return act(paths), []
+        return _WOULD[state](paths), []
+    return _ACTS[state](paths), []
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "required": True, "choices": ["staged", "installed", "restored", "discarded"]},
+            "state": {"type": "str", "required": True, "choices": ["staged", *_ACTS]},
             "files": {
                 "type": "list",
                 "elements": "dict",
