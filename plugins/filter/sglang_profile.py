@@ -9,12 +9,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import names_a_secret
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL, check_text, plain
 
 _FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_api_key", "expect"}
 _SECRETS = {"api-key": "api_key", "admin-api-key": "admin_api_key"}
 _KEY = re.compile(r"[a-z][a-z0-9-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _fail(message: str) -> t.NoReturn:
@@ -37,7 +39,39 @@ def _canonical_args(profile: str, args: t.Any) -> dict[str, t.Any]:
             )
         if name in result:
             _fail(f"profile {profile!r}: {name} is given twice (as {key!r} and in another spelling)")
+        try:
+            plain(name, value)
+        except ValueError as error:
+            _fail(f"profile {profile!r}, args: {error}")
         result[name] = value
+    return result
+
+
+def _environment(profile: str, env: t.Any) -> dict[str, str | None]:
+    """As text; a null stays, to take away what was inherited."""
+    if not isinstance(env, t.Mapping):
+        _fail(f"profile {profile!r}: env must be a mapping of variable to value, not {type(env).__name__}")
+    result: dict[str, str | None] = {}
+    for key, value in env.items():
+        name = str(key)
+        if not _VARIABLE.fullmatch(name):
+            _fail(f"profile {profile!r}: {name[:40]!r} in env is no name of a variable (letters, digits, underscores)")
+        if names_a_secret(name):
+            _fail(
+                f"profile {profile!r}: {name} in env looks like a secret, and everybody on the node can read the unit;"
+                " put it into a file of mode 0600 on the node and name that in sglang_server_environment_files"
+            )
+        if isinstance(value, bool):
+            # YAML reads yes, on and true alike; what the program is meant to see is for a person to say.
+            _fail(f"profile {profile!r}: {name} in env is {value}; write the text that the program expects in quotes")
+        if isinstance(value, (t.Mapping, list, tuple)):
+            _fail(f"profile {profile!r}: {name} in env is a {type(value).__name__}, not text or a number")
+        if value is not None:
+            try:
+                check_text(f"{name} in env", str(value))
+            except ValueError as error:
+                _fail(f"profile {profile!r}: {error}")
+        result[name] = None if value is None else str(value)
     return result
 
 
@@ -59,6 +93,9 @@ def _checked(profiles: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
         unknown = sorted(set(map(str, profile)) - _FIELDS)
         if unknown:
             _fail(f"profile {name!r} has unknown fields {', '.join(unknown)}; known are {', '.join(sorted(_FIELDS))}")
+        for field in ("inherit", "description"):
+            if not isinstance(profile.get(field) or "", str):
+                _fail(f"profile {name!r}: {field} must be text, not {type(profile[field]).__name__}")
         by_name[name] = profile
     return by_name
 
@@ -105,13 +142,13 @@ def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8) -> dict[str
         current = by_name[current].get("inherit")
 
     args: dict[str, t.Any] = {}
-    env: dict[str, t.Any] = {}
+    env: dict[str, str | None] = {}
     expect: list[t.Any] = []
     secrets: dict[str, t.Any] = {}
     for ancestor in reversed(chain):
         profile = by_name[ancestor]
         args.update(_canonical_args(ancestor, profile.get("args") or {}))
-        env.update(profile.get("env") or {})
+        env.update(_environment(ancestor, profile.get("env") or {}))
         expect += profile.get("expect") or []
         secrets.update({key: profile[key] for key in _SECRETS.values() if profile.get(key)})
     # A null takes away what was inherited.
@@ -128,7 +165,7 @@ def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8) -> dict[str
         "name": name,
         "inherits": chain[1:],
         "args": args,
-        "env": {key: str(value) for key, value in env.items() if value is not None},
+        "env": {key: value for key, value in env.items() if value is not None},
         "expect": expect,
         "api_key": secrets.get("api_key", ""),
         "admin_api_key": secrets.get("admin_api_key", ""),

@@ -77,6 +77,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 _OPTION = re.compile(rf"(?i)^--?{_NAME}\Z")
+_SECRET_NAME = re.compile(rf"(?i){_NAME}")
 _ASSIGNED = re.compile(rf"(?is)^(--?{_NAME}=|{_NAME}=).+\Z")
 
 
@@ -85,6 +86,11 @@ def redact(text: str) -> str:
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a variable or option of this name holds a secret, as far as a name can tell."""
+    return bool(_SECRET_NAME.fullmatch(name))
 
 
 def redact_argv(argv: t.Sequence[str]) -> str:

@@ -66,6 +66,15 @@ def test_gpus_of_one_node(args: dict[str, object], gpus: int) -> None:
         ([{"name": "a", "args": {"model": "/m"}, "api_key": "schlüssel"}], "a", "printable ASCII"),
         ([{"name": "a", "args": {"model": "/m"}, "admin_api_key": "x"}], "a", "without an api_key"),
         ([{"name": "a", "args": ["x"]}], "a", "args must be a mapping"),
+        ([{"name": "a", "args": {"model": "/m", "x": "a\nb"}}], "a", "profile 'a', args: x contains a newline"),
+        ([{"name": "a", "args": {"model": "/m", "x": [["b"]]}}], "a", "profile 'a', args: x is a list that holds"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": ["A=1"]}], "a", "profile 'a': env must be a mapping"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A B": 1}}], "a", "'A B' in env is no name of a variable"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": True}}], "a", "A in env is True; write the text"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": {"b": 1}}}], "a", "A in env is a dict"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": "b\nc"}}], "a", "A in env contains a newline"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"HF_TOKEN": "s3cret"}}], "a", "HF_TOKEN in env looks like a"),
+        ([{"name": "a", "inherit": ["b"]}], "a", "inherit must be text, not list"),
     ],
 )
 def test_refusals_name_the_profile_and_the_field(profiles: object, name: str, words: str) -> None:
@@ -73,3 +82,14 @@ def test_refusals_name_the_profile_and_the_field(profiles: object, name: str, wo
         sglang_profile(profiles, name)
     assert words in str(refused.value)
     assert "s3cret" not in str(refused.value)
+
+
+def test_what_is_wrong_above_is_told_by_the_profile_that_wrote_it() -> None:
+    parent = {"name": "above", "args": {"model-path": "/m"}, "env": {"A": [1]}}
+    with pytest.raises(AnsibleFilterError, match="profile 'above': A in env is a list"):
+        sglang_profile([parent, {"name": "below", "inherit": "above"}], "below")
+
+
+def test_a_null_takes_an_inherited_variable_away_and_a_number_becomes_text() -> None:
+    child = {"name": "next", "inherit": "plain", "env": {"A": None, "NCCL_MIN_NCHANNELS": 8, "MAX_BYPASS": "x"}}
+    assert sglang_profile([BASE, child], "next")["env"] == {"NCCL_MIN_NCHANNELS": "8", "MAX_BYPASS": "x"}
