@@ -7,8 +7,9 @@
 """SGLang's launch options as text: which of them its config file takes, and how each is written.
 
 The config file is read by SGLang itself: it puts `--key value` for each entry before the command line. It refuses
-options whose parser action is neither "store" nor "store_true"; those are listed here as SGLang 0.5.12, 0.5.15 and
-0.5.23 have them. An option that one of the three refuses goes to the command line for all of them.
+options whose parser action is neither "store" nor "store_true", and up to 0.5.15 also the option that such an alias
+sets; those are listed here as SGLang 0.5.12, 0.5.15 and 0.5.23 have them (tests/recordings/sglang-parsers). An option
+that one of the three refuses goes to the command line for all of them.
 """
 
 from __future__ import annotations
@@ -51,10 +52,18 @@ SWITCHES = frozenset(
 )
 REFUSED_BY_CONFIG = SWITCHES | {
     "collect-tokens-histogram",
+    "cuda-graph-backend-prefill",
     "cuda-graph-bs",
+    "cuda-graph-bs-decode",
+    "cuda-graph-bs-prefill",
     "cuda-graph-max-bs",
+    "cuda-graph-max-bs-decode",
+    "cuda-graph-max-bs-prefill",
+    "cuda-graph-tc-compiler",
     "disable-cuda-graph",
     "disable-piecewise-cuda-graph",
+    "dsa-decode-backend",
+    "dsa-prefill-backend",
     "dsa-prefill-cp-mode",
     "enable-breakable-cuda-graph",
     "enable-dp-attention",
@@ -64,7 +73,9 @@ REFUSED_BY_CONFIG = SWITCHES | {
     "enable-prefill-context-parallel",
     "enforce-piecewise-cuda-graph",
     "hybrid-kvcache-ratio",
+    "incremental-streaming-output",
     "lora-paths",
+    "mamba-radix-cache-strategy",
     "mamba-scheduler-strategy",
     "monokernel-backend",
     "nsa-decode-backend",
@@ -76,6 +87,7 @@ REFUSED_BY_CONFIG = SWITCHES | {
     "prefill-cp-mode",
     "prefill-round-robin-balance",
     "speculative-dflash-draft-window-size",
+    "speculative-draft-window-size",
     "stream-output",
 }
 SECRETS = frozenset({"api-key", "admin-api-key"})
