@@ -30,7 +30,7 @@ ARGS: dict[str, t.Any] = {
     "trust-remote-code": True,
     "enable-metrics": False,
     "quantization": None,
-    "cuda-graph-bs-decode": [1, 2, 4],
+    "bucket-time-to-first-token": [1, 2, 4],
     "lora-target-modules": [],
     "json-model-override-args": {"b": [1, {"c": "d e"}], "a": 'q"q'},
     "served-model-name": "yes",
@@ -58,7 +58,7 @@ def test_the_config_file_says_what_was_given() -> None:
     argv = as_sglang_reads(config_text(ARGS), {"trust-remote-code", "enable-metrics"})
     parser = argparse.ArgumentParser()
     parser.add_argument("--trust-remote-code", action="store_true")
-    parser.add_argument("--cuda-graph-bs-decode", type=int, nargs="+")
+    parser.add_argument("--bucket-time-to-first-token", type=int, nargs="+")
     parser.add_argument("--json-model-override-args", type=json.loads)
     for name in ("model-path", "tp-size", "mem-fraction-static", "served-model-name", "chat-template"):
         parser.add_argument(f"--{name}")
@@ -68,7 +68,7 @@ def test_the_config_file_says_what_was_given() -> None:
         "tp_size": "8",
         "mem_fraction_static": "0.85",
         "trust_remote_code": True,
-        "cuda_graph_bs_decode": [1, 2, 4],
+        "bucket_time_to_first_token": [1, 2, 4],
         "json_model_override_args": ARGS["json-model-override-args"],
         "served_model_name": "yes",
         "chat_template": ARGS["chat-template"],
