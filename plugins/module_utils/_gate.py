@@ -81,7 +81,8 @@ class HistoryEntry:
 
 @dataclasses.dataclass(frozen=True)
 class GateResult:
-    """would_open_after_release is None unless this was a rehearsal (check mode)."""
+    """would_open_after_release is None unless this was a rehearsal (check mode). reason is the message without the
+    time that was waited."""
 
     verdict: GateVerdict
     passed: bool
@@ -93,6 +94,7 @@ class GateResult:
     holders: tuple[Holder, ...] = ()
     smi_state: LookState = "ok"
     would_open_after_release: bool | None = None
+    reason: str = ""
 
     def as_dict(self) -> dict[str, t.Any]:
         """The public shape (RETURN of gpu_wait_idle)."""
@@ -269,4 +271,5 @@ class _Gate:
             holders=self._holders.holders if self._holders is not None else (),
             smi_state=look.state,
             would_open_after_release=would_open,
+            reason=finding.reason,
         )

@@ -42,6 +42,7 @@ _SOCKET = re.compile(r"tmp[a-z0-9_]{8}\Z")  # zmq's, at a name that tempfile cho
 _SCRIPT = re.compile(r"sglang_temp_file_.*\.sh\Z")
 _LOCK = re.compile(r"lock(_.+)?\Z")  # torch: lock; aiter: lock_NAME
 _MAKERS = re.compile(r"sglang|multiprocessing|torch|flashinfer|triton|\bninja\b|\bnvcc|\bcicc|\bptxas|cc1plus")
+_REPLACED = "another file has taken its place meanwhile"
 _DEEPEST = 8
 _MOST_ENTRIES = 200_000
 
@@ -181,6 +182,8 @@ def _remove(one: _Candidate, uid: int, holders: FileHolders, remove: bool) -> tu
         leased = False
         if one.kind != "socket":
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+            if not os.path.samestat(os.fstat(file), one.found):
+                return False, _REPLACED
             refused = _lease(file)
             if refused == errno.EAGAIN:
                 return False, "a process that cannot be seen from here has it open or mapped"
@@ -196,7 +199,7 @@ def _remove(one: _Candidate, uid: int, holders: FileHolders, remove: bool) -> tu
             return False, f"the files of pid {first.pid} ({first.comm}) could not be read ({first.error})"
         now = os.stat(name, dir_fd=handle, follow_symlinks=False)
         if (now.st_dev, now.st_ino, now.st_uid) != (*one.key, uid) or now.st_mode != one.found.st_mode:
-            return False, "another file has taken its place meanwhile"
+            return False, _REPLACED
         if remove:
             os.unlink(name, dir_fd=handle)
         return True, "no process listens there" if one.kind == "socket" else "no process has it open or mapped"
