@@ -33,7 +33,7 @@ class UnitFile:
     """What one file shall be. uid and gid None: whoever the module runs as."""
 
     path: str
-    content: str
+    content: bytes
     mode: int = 0o644
     uid: int | None = None
     gid: int | None = None
@@ -41,20 +41,20 @@ class UnitFile:
 
 @dataclasses.dataclass(frozen=True)
 class FileChange:
-    """A file that differs (or would): its text before (None: there was none) and after."""
+    """A file that differs (or would): its content before (None: there was none) and after."""
 
     path: str
-    before: str | None
-    after: str
+    before: bytes | None
+    after: bytes
 
 
 def _wrong(doing: str, path: str, exc: OSError) -> UnitFileError:
     return UnitFileError(f"{doing} {path}: {exc.strerror or exc}")
 
 
-def _read(path: str) -> str | None:
+def _read(path: str) -> bytes | None:
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as handle:
+        with open(path, "rb") as handle:
             return handle.read()
     except FileNotFoundError:
         return None
@@ -80,7 +80,7 @@ def _is_live(wanted: UnitFile) -> bool:
 
 
 def differing(files: t.Sequence[UnitFile]) -> tuple[FileChange, ...]:
-    """Which of the files are not live as wanted (text, mode or owner). Reads only."""
+    """Which of the files are not live as wanted (content, mode or owner). Reads only."""
     return tuple(FileChange(file.path, _read(file.path), file.content) for file in files if not _is_live(file))
 
 
@@ -91,7 +91,7 @@ def _write(wanted: UnitFile, path: str) -> None:
     except OSError as exc:
         raise _wrong("cannot write into", folder, exc) from exc
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+        with os.fdopen(handle, "wb") as stream:
             stream.write(wanted.content)
             stream.flush()
             # The mode is set before the name exists: a secret is never readable for an instant.
@@ -194,7 +194,9 @@ def reinstate(paths: t.Sequence[str]) -> tuple[str, ...]:
     """Make what was proved live again, keeping what is live as PATH.previous. All or nothing; returns the paths
     changed, none where just that is live."""
     if not any(os.path.lexists(path + PROVED) for path in paths):
-        raise UnitFileError(f"no server was ever proved to serve with {', '.join(paths)}: there is nothing to go back to")
+        raise UnitFileError(
+            f"no server was ever proved to serve with {', '.join(paths)}: there is nothing to go back to"
+        )
     done: list[str] = []
     for path in unproved(paths):
         try:

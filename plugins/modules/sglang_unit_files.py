@@ -59,6 +59,13 @@ options:
           - The whole text of the file. V("<<secret:NAME>>"), quotes included, stands for the value of that name in
             O(secrets), written as a double-quoted YAML or JSON string.
         type: str
+      encoding:
+        description:
+          - How O(files[].content) is to be read. V(base64) is for a program. It stands in the diff with its size and
+            its SHA-256 only, and in no result, and holds no secrets.
+        type: str
+        choices: [text, base64]
+        default: text
       mode:
         description:
           - Permissions as an octal string.
@@ -114,7 +121,10 @@ files:
   sample: [{"path": "/etc/sglang/sglang.yaml"}]
 """
 
+import base64
+import binascii
 import grp
+import hashlib
 import json
 import pwd
 import re
@@ -161,16 +171,38 @@ def _identity(name: str | None, lookup: t.Callable[[str], int], what: str) -> in
         raise ValueError(f"there is no {what} {name!r} on this machine; create it or name another one") from None
 
 
-def _wanted(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> _unit_files.UnitFile:
+def _content(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> bytes:
     if entry["content"] is None:
         raise ValueError(f"files: {entry['path']} has no content, which state=staged needs")
+    if entry["encoding"] == "text":
+        return _with_secrets(entry, secrets).encode("utf-8")
+    try:
+        return base64.b64decode(entry["content"], validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise ValueError(f"files: the content of {entry['path']} is no base64: {exc}") from None
+
+
+def _shown(content: bytes, entry: t.Mapping[str, t.Any]) -> str:
+    """For a diff."""
+    if entry["encoding"] == "base64":
+        return f"program, {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}\n"
+    return redact(content.decode("utf-8", "replace"))
+
+
+def _after(content: bytes, entry: t.Mapping[str, t.Any]) -> str:
+    if entry["encoding"] == "base64":
+        return _shown(content, entry)
+    return redact(_PLACEHOLDER.sub('"********"', entry["content"]))
+
+
+def _wanted(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> _unit_files.UnitFile:
     try:
         mode = int(entry["mode"], 8)
     except ValueError:
         raise ValueError(f"files: {entry['path']} has the mode {entry['mode']!r}, which is no octal number") from None
     return _unit_files.UnitFile(
         path=entry["path"],
-        content=_with_secrets(entry, secrets),
+        content=_content(entry, secrets),
         mode=mode,
         uid=_identity(entry["owner"], lambda name: pwd.getpwnam(name).pw_uid, "user"),
         gid=_identity(entry["group"], lambda name: grp.getgrnam(name).gr_gid, "group"),
@@ -188,14 +220,14 @@ def _run(
         raise ValueError("files: a path is named twice")
     if state == "staged":
         wanted = [_wanted(entry, secrets) for entry in files]
-        plain = {entry["path"]: entry["content"] for entry in files}
+        by_path = {entry["path"]: entry for entry in files}
         changes = _unit_files.differing(wanted) if check_mode else _unit_files.stage(wanted)
         diff = [
             {
                 "before_header": change.path,
                 "after_header": change.path,
-                "before": redact(change.before or ""),
-                "after": redact(_PLACEHOLDER.sub('"********"', plain[change.path])),
+                "before": "" if change.before is None else _shown(change.before, by_path[change.path]),
+                "after": _after(change.after, by_path[change.path]),
             }
             for change in changes
         ]
@@ -203,6 +235,13 @@ def _run(
     if check_mode:
         return _WOULD[state](paths), []
     return _ACTS[state](paths), []
+
+
+def _in_short(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A program would be hundreds of kilobytes in every result."""
+    if entry["encoding"] == "text" or entry["content"] is None:
+        return dict(entry)
+    return {**entry, "content": f"({len(entry['content'])} characters)"}
 
 
 def main() -> None:
@@ -216,6 +255,7 @@ def main() -> None:
                 "options": {
                     "path": {"type": "path", "required": True},
                     "content": {"type": "str"},
+                    "encoding": {"type": "str", "choices": ["text", "base64"], "default": "text"},
                     "mode": {"type": "str", "default": "0644"},
                     "owner": {"type": "str"},
                     "group": {"type": "str"},
@@ -234,6 +274,7 @@ def main() -> None:
         "changed": bool(paths),
         "paths": list(paths),
         "files": [{"path": path} for path in paths],
+        "invocation": {"module_args": {**params, "files": [_in_short(entry) for entry in params["files"]]}},
     }
     if diff:
         result["diff"] = diff

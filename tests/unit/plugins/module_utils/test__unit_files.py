@@ -20,7 +20,7 @@ def pair(tmp_path: pathlib.Path) -> list[UnitFile]:
     unit = tmp_path / "sglang.service"
     unit.write_text("old unit\n")
     unit.chmod(0o644)
-    return [UnitFile(str(unit), "new unit\n"), UnitFile(str(tmp_path / "sglang.yaml"), "api-key: x\n", 0o600)]
+    return [UnitFile(str(unit), b"new unit\n"), UnitFile(str(tmp_path / "sglang.yaml"), b"api-key: x\n", 0o600)]
 
 
 def paths(files: list[UnitFile]) -> list[str]:
@@ -34,8 +34,8 @@ def text(path: str) -> str:
 def test_staging_leaves_the_live_files_alone(pair: list[UnitFile]) -> None:
     changes = _unit_files.stage(pair)
     assert [(change.before, change.after) for change in changes] == [
-        ("old unit\n", "new unit\n"),
-        (None, "api-key: x\n"),
+        (b"old unit\n", b"new unit\n"),
+        (None, b"api-key: x\n"),
     ]
     assert text(pair[0].path) == "old unit\n"
     assert not os.path.exists(pair[1].path)
@@ -81,7 +81,7 @@ def test_a_stale_previous_is_never_put_back_for_a_new_file(pair: list[UnitFile])
 
 
 def test_when_one_file_cannot_be_staged_none_is(pair: list[UnitFile]) -> None:
-    bad = UnitFile(str(pathlib.Path(pair[0].path).parent / "no folder" / "x"), "x")
+    bad = UnitFile(str(pathlib.Path(pair[0].path).parent / "no folder" / "x"), b"x")
     with pytest.raises(UnitFileError, match=r"cannot write into .*no folder: No such file"):
         _unit_files.stage([*pair, bad])
     assert _unit_files.staged(paths(pair)) == ()

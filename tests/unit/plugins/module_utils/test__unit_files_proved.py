@@ -24,7 +24,7 @@ class Files:
     def launch(self, profile: str, *, program: bool = True) -> None:
         """As a relaunch does: stage and swap in."""
         there = self.paths if program else self.paths[:2]
-        _unit_files.stage([UnitFile(path, f"{profile}\n", 0o600) for path in there])
+        _unit_files.stage([UnitFile(path, f"{profile}\n".encode(), 0o600) for path in there])
         _unit_files.install(self.paths)
 
     @property
