@@ -1,0 +1,207 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""The program that a unit runs before its server: options, the real world, signals, exit codes.
+
+0: the server may start. 3: refused, a holder is named. 4: gave up waiting. 5: ended by SIGTERM. 1: the guard itself
+failed. 2: wrong options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pwd
+import signal
+import traceback
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _leftovers
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gate_arguments import GATE_ARGUMENTS, gate_options
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_locks import LockRefused, gpu_locks
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuLook, GpuProcess
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan
+from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
+from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
+    EXPECTATION_ARGUMENTS,
+    SMI_ARGUMENTS,
+    check_smi_arguments,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard import Guard, GuardOptions
+from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_record import (
+    FolderRefused,
+    GuardFolder,
+    GuardRecord,
+    Voice,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_rules import EXIT_CODES, GuardVerdict
+from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import what_it_said
+
+STATE_FOLDER = "/run/cleanslate-guard"
+LOCK_FOLDER = "/run/cleanslate-gpus"
+GRACE = 30.0  # seconds after its time for a look that does not come back
+RESET_TIMEOUT = 10.0
+
+# The options that the gate's module has too, from the same tables, so that they mean the same.
+_SHARED = {
+    **SMI_ARGUMENTS,
+    **EXPECTATION_ARGUMENTS,
+    **GATE_ARGUMENTS,
+    **SCAN_ARGUMENTS,
+    "scope": {**SCAN_ARGUMENTS["scope"], "default": "own"},
+}
+_TYPES: dict[str, t.Callable[[str], t.Any]] = {"int": int, "float": float, "str": str, "path": str}
+
+
+class _Interrupted(Exception):
+    """SIGTERM."""
+
+
+class _TimeIsOver(Exception):
+    """SIGALRM."""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="start guard", description=__doc__, allow_abbrev=False)
+    made.add_argument("--unit", required=True)
+    made.add_argument("--state-dir", default=STATE_FOLDER)
+    made.add_argument("--lock-dir", default=LOCK_FOLDER)
+    made.add_argument("--sweep-user", help="whose leftovers are removed; without it nothing is")
+    made.add_argument("--sweep-cache", action="append", default=[], help="a folder of JIT caches")
+    for name, spec in _SHARED.items():
+        option = f"--{name.replace('_', '-')}"
+        if spec["type"] == "bool":
+            made.add_argument(option, action="store_true")
+        elif spec["type"] == "list":
+            made.add_argument(option, action="append", type=_TYPES[spec["elements"]])
+        else:
+            made.add_argument(
+                option, type=_TYPES[spec["type"]], choices=spec.get("choices"), default=spec.get("default")
+            )
+    return made
+
+
+class NodeGuardWorld:
+    """The real one."""
+
+    def __init__(self, gpus: GpuWorld, folder: GuardFolder, voice: Voice, unit: str) -> None:
+        self._gpus, self._folder, self._voice, self._unit = gpus, folder, voice, unit
+        self.search: _leftovers.Search | None = None
+
+    def look(self) -> GpuLook:
+        return self._gpus.look()
+
+    def scan(self, processes: t.Sequence[GpuProcess]) -> HolderScan:
+        return self._gpus.scan(processes)
+
+    def write(self, record: GuardRecord) -> None:
+        self._folder.write(record)
+
+    def write_environment(self, numbers: str | None) -> None:
+        self._folder.write_environment(numbers)
+
+    def forget_starts(self) -> str | None:
+        done = self._gpus.systemd.reset_failed(self._unit, RESET_TIMEOUT)
+        return None if done.exit_code == 0 else what_it_said(done)
+
+    def sweep(self) -> t.Mapping[str, t.Any] | None:
+        if self.search is None:
+            return None
+        return _leftovers.sweep(self.search, proc_root=self._gpus.request.proc_root, clock=self._gpus.clock).as_dict()
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        self._voice.say(text, warning=warning)
+
+
+def main(argv: t.Sequence[str] | None = None, clock: Clock | None = None) -> int:
+    """Run the guard; the exit code."""
+    made = parser()
+    arguments = made.parse_args(argv)
+    voice = Voice(arguments.unit, os.environ)
+    try:
+        guard = _guard(arguments, voice, clock or SystemClock())
+    except ValueError as error:
+        voice.say(f"wrong options: {error}", warning=True)
+        return 2
+    except FolderRefused as error:
+        voice.say(f"{arguments.unit} is not started: {error}", warning=True)
+        return EXIT_CODES["error"]
+    return EXIT_CODES[_run(guard, arguments.timeout + GRACE)]
+
+
+def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock) -> Guard:
+    params = {name: _value(getattr(arguments, name), spec) for name, spec in _SHARED.items()}
+    params["units"] = [arguments.unit, *(unit for unit in params["units"] if unit != arguments.unit)]
+    check_smi_arguments(params)
+    gate = gate_options(params, check_mode=False)
+    request = scan_request(params)
+    locks = gpu_locks(arguments.lock_dir, gate.expectation.uuids) if arguments.lock_dir else ()
+    boot = boot_id(request.proc_root) or ""
+    gpus = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
+    folder = GuardFolder(arguments.state_dir, arguments.unit)
+    world = NodeGuardWorld(gpus, folder, voice, arguments.unit)
+    if arguments.sweep_user:
+        world.search = _leftovers.Search(uid=_uid(arguments.sweep_user), caches=tuple(arguments.sweep_cache))
+    folder.prepare()
+    options = GuardOptions(
+        unit=arguments.unit,
+        gate=gate,
+        locks=locks,
+        boot_id=boot,
+        invocation_id=os.environ.get("INVOCATION_ID", ""),
+        pid=os.getpid(),
+        refusals=folder.refusals(boot),
+        proc_root=request.proc_root,
+    )
+    return Guard(world, options, clock)
+
+
+def _value(given: t.Any, spec: t.Mapping[str, t.Any]) -> t.Any:
+    # A default of a list is replaced by what is given, not added to.
+    return spec.get("default") if given is None else given
+
+
+def _uid(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise ValueError(f"--sweep-user is {user!r}, and there is no such user on this machine") from None
+
+
+def _run(guard: Guard, most: float) -> GuardVerdict:
+    """Everything that can end the guard from outside becomes a verdict. Its children end with it."""
+    signal.signal(signal.SIGTERM, _raise(_Interrupted))
+    signal.signal(signal.SIGALRM, _raise(_TimeIsOver))
+    signal.setitimer(signal.ITIMER_REAL, most)
+    try:
+        return guard.run()
+    except _Interrupted:
+        return guard.interrupted()
+    except _TimeIsOver:
+        return guard.give_up()
+    except LockRefused as error:
+        return guard.failed(str(error))
+    except Exception as error:  # noqa: BLE001 whatever it is, the server must not start, and somebody has to read why
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        with contextlib.suppress(OSError):
+            return guard.failed(f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})")
+        return "error"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _raise(what: type[Exception]) -> t.Callable[[int, t.Any], None]:
+    def handler(_number: int, _frame: t.Any) -> None:
+        # One is enough: a second signal must not cut the record short.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise what
+
+    return handler
