@@ -1,0 +1,108 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A profile that does not come to serve: what is left, with and without a rollback, and where a rollback ends."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+from simulated_nodes import Node, Run, alive
+
+DIES = {"SIM_DIE_AT": json.dumps({"stage": "graph", "exit_code": 1})}
+
+
+class Rolled(t.NamedTuple):
+    """base serves; broken fails without a rollback; worse fails with one."""
+
+    node: Node
+    first: Run
+    without: Run
+    rolled: Run
+    files: dict[str, bytes]
+
+
+def profiles(node: Node, *, base: bool = True) -> list[dict[str, t.Any]]:
+    """The last one knows another key and name, so that a rollback cannot be proved with the new one's."""
+    common = {"model-path": "/models/demo-397b", "tp-size": 8, "port": node.port}
+    broken: dict[str, t.Any] = {
+        "args": {**common, "served-model-name": "new-model"},
+        "api_key": "new-key-0123",
+        "env": DIES,
+    }
+    old = {"name": "base", "args": {**common, "served-model-name": "old-model"}, "api_key": "old-key-4567"}
+    return [*([old] if base else []), {"name": "broken", **broken}, {"name": "worse", **broken}]
+
+
+def installed(node: Node) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in (node.unit, node.config)}
+
+
+@pytest.fixture(scope="module")
+def rolled(make_shared_node, play) -> Rolled:
+    node = make_shared_node()
+    first = play("relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="base")
+    assert first.rc == 0, str(first)
+    files = installed(node)
+    without = play("relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="broken")
+    # As where somebody has deleted the old profile from the inventory meanwhile, and switches with -e, which wins.
+    rest = profiles(node, base=False)
+    rolled = play(
+        "relaunch", node, sglang_server_profiles=rest, sglang_server_profile="worse", sglang_server_rollback=True,
+    )  # fmt: skip
+    return Rolled(node, first, without, rolled, files)
+
+
+def test_without_a_rollback_it_is_left_as_it_is_and_said(rolled) -> None:
+    assert rolled.without.rc == 2, str(rolled.without)
+    said = rolled.without.failures(rolled.node)[-1]
+    assert "was started with profile broken and is left as it is" in said, said
+
+
+def test_the_play_fails_and_says_what_failed_and_what_serves(rolled) -> None:
+    assert rolled.rolled.rc == 2, str(rolled.rolled)
+    said = rolled.rolled.failures(rolled.node)[-1]
+    assert "Wait until the server serves" in said, said
+    assert "rolled back: profile base serves again" in said, said
+    assert "cleanslate_verdict: rolled_back" in rolled.rolled.out, str(rolled.rolled)
+
+
+def test_the_last_one_that_served_is_back_not_the_one_before(rolled) -> None:
+    assert installed(rolled.node) == rolled.files
+    (pid,) = rolled.node.launchers()
+    assert alive(pid)
+    assert b"broken" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    models = rolled.node.folder / "etc" / "sglang.yaml"
+    assert "old-model" in models.read_text()
+
+
+def test_it_went_through_the_gate_again(rolled) -> None:
+    verbs = rolled.rolled.verbs(rolled.node, "start", "query-gpu")
+    first, second = [place for place, verb in enumerate(verbs) if verb == "start"]
+    assert verbs[first:second].count("query-gpu") >= 2, verbs
+
+
+def test_the_keys_of_neither_profile_are_shown(rolled, play) -> None:
+    for run in (rolled.first, rolled.without, rolled.rolled):
+        assert "old-key-4567" not in run.out
+        assert "new-key-0123" not in run.out
+
+
+def test_no_lease_is_left(rolled, play) -> None:
+    shown = play("unlock", rolled.node)
+    assert "no lease" in shown.text.lower() or "nobody" in shown.text.lower(), str(shown)
+
+
+def test_where_nothing_ever_served_there_is_no_way_back(make_node, play) -> None:
+    node = make_node()
+    run = play(
+        "relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="broken", sglang_server_rollback=True,
+    )  # fmt: skip
+    assert run.rc == 2, str(run)
+    said = run.failures(node)[-1]
+    assert "no server was ever proved to serve" in said, said
+    assert run.verbs(node, "stop", "start") == ["start"], "the failed server is not stopped for nothing"
