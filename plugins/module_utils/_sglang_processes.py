@@ -4,7 +4,7 @@
 #
 # Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
 
-"""The processes of one SGLang server, and who listens on its port, read from /proc.
+"""The processes of one SGLang server, read from /proc.
 
 A worker is known by its command line (`sglang::scheduler_TP3`): the kernel cuts the short name, and a worker that died
 but was not reaped has an empty command line, so it is not counted as alive.
@@ -12,18 +12,20 @@ but was not reaped has an empty command line, so it is not counted as alive.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import ipaddress
 import os
 import re
 import time
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import (
+    Listener,
+    listening_sockets,
+    owners_in_order,
+)
+
 WORKER = re.compile(r"^sglang::scheduler")
 _RANK = re.compile(r"_(TP|PP|DP)(\d+)")
-_SOCKET = re.compile(r"^socket:\[(\d+)\]$")
-_LISTEN = "0A"
 _CONTAINER_RUNNERS = {"docker", "podman", "nerdctl"}
 
 
@@ -45,17 +47,6 @@ class Process:
     def started_after_boot(self) -> float:
         """Seconds between boot and its start."""
         return self.start_time / os.sysconf("SC_CLK_TCK")
-
-
-@dataclasses.dataclass(frozen=True)
-class Listener:
-    """A process that listens on the port. pid is None where no process could be seen to own the socket; then
-    unreadable says whether there were processes whose descriptors could not be read."""
-
-    address: str
-    pid: int | None
-    unreadable: bool = False
-    cmdline: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,91 +145,6 @@ def members_of(
     return {pid for pid in members if pid}
 
 
-def _address(hexadecimal: str) -> str:
-    raw = bytes.fromhex(hexadecimal)
-    # Words in host order, as the kernel prints them; every supported GPU host is little-endian.
-    packed = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-    address = ipaddress.ip_address(packed)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
-
-
-def _covers(listening: str, host: str) -> bool:
-    if listening in ("0.0.0.0", "::") or host in ("0.0.0.0", "::", ""):
-        return True
-    try:
-        return ipaddress.ip_address(listening) == ipaddress.ip_address(host)
-    except ValueError:
-        return True  # a host name: any address may be meant
-
-
-def listening_sockets(host: str, port: int, proc_root: str = "/proc") -> dict[str, str] | None:
-    """inode → address of the sockets that listen where host:port would be answered; None where that is unknown."""
-    result: dict[str, str] = {}
-    read = False
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = _text_whole(f"{proc_root}/net/{table}").splitlines()[1:]
-        except OSError:
-            continue
-        read = True
-        for line in lines:
-            fields = line.split()
-            if len(fields) < 10 or fields[3] != _LISTEN:
-                continue
-            address, _colon, number = fields[1].partition(":")
-            with contextlib.suppress(ValueError):
-                if int(number, 16) == port and _covers(_address(address), host.strip("[]")):
-                    result[fields[9]] = _address(address)
-    return result if read else None
-
-
-def _text_whole(path: str) -> str:
-    with open(path, encoding="ascii", errors="replace") as file:
-        return file.read()
-
-
-def _sockets_of(pid: int, proc_root: str) -> set[str] | None:
-    """Inodes of the sockets that a process has open; None where they may not be read."""
-    try:
-        names = os.listdir(f"{proc_root}/{pid}/fd")
-    except PermissionError:
-        return None
-    except OSError:
-        return set()
-    inodes = set()
-    for name in names:
-        try:
-            found = _SOCKET.match(os.readlink(f"{proc_root}/{pid}/fd/{name}"))
-        except PermissionError:
-            return None
-        except OSError:
-            continue
-        if found:
-            inodes.add(found.group(1))
-    return inodes
-
-
-def _listeners(
-    sockets: t.Mapping[str, str], order: t.Iterable[int], proc_root: str
-) -> tuple[tuple[Listener, ...], set[int]]:
-    """The owner of each socket, asked in this order, and the processes that could not be read on the way."""
-    left = dict(sockets)
-    found: list[Listener] = []
-    unreadable: set[int] = set()
-    for pid in order:
-        if not left:
-            break
-        inodes = _sockets_of(pid, proc_root)
-        if inodes is None:
-            unreadable.add(pid)
-            continue
-        for inode in inodes & set(left):
-            found.append(Listener(left.pop(inode), pid, cmdline=cmdline(pid, proc_root)))
-    found += [Listener(address, None, unreadable=bool(unreadable)) for address in left.values()]
-    return tuple(found), unreadable
-
-
 def look_at_processes(
     main_pid: int | None, control_group: str, host: str, port: int, *, unit: bool = True, proc_root: str = "/proc"
 ) -> ServerProcesses:
@@ -252,7 +158,8 @@ def look_at_processes(
     sockets = listening_sockets(host, port, proc_root)
     members = members_of(main_pid, control_group, processes, proc_root)
     order = sorted(members) + sorted(set(processes) - members)
-    listeners, unreadable = _listeners(sockets or {}, order, proc_root)
+    owners, unreadable = owners_in_order(sockets or {}, order, proc_root)
+    listeners = tuple(dataclasses.replace(one, cmdline=cmdline(one.pid or 0, proc_root)) for one in owners)
     if not unit:
         main_pid = next((listener.pid for listener in listeners if listener.pid is not None), None)
         members = members_of(main_pid, "", processes, proc_root)

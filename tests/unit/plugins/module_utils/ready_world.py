@@ -10,6 +10,8 @@ import dataclasses
 import time
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_fill import GpuFill
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import Listener
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import (
     HealthLook,
@@ -20,7 +22,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health impo
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source import Chunk
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
-    Listener,
     Process,
     ServerProcesses,
 )
@@ -59,6 +60,7 @@ class World:
         self.journal = False
         self.target = TARGET
         self.invocations: list[str] = []
+        self.guard: dict[str, t.Any] | None = None
         self.now_is = {
             "unit": UnitState("sglang.service", "running", "active", "running", main_pid=100, restarts=0),
             "main": Process(100, 1, 4711, "S", 0, "python -m sglang.launch_server"),
@@ -118,6 +120,10 @@ class World:
         lines = [line for second, line in self.log if second <= self.elapsed]
         return Chunk(tuple(lines[first:]), position={"n": len(lines)}, this_run=self.journal)
 
+    def ask_memory(self, patient: bool) -> GpuFill | None:
+        used = self.memory(self.elapsed) if self.memory else None
+        return None if used is None else GpuFill(used, 8000, 8)
+
     def wait(self, state: WaitState | None = None, **options: t.Any) -> WaitResult:
         chosen = {"timeout": 2700.0, "progress_timeout": 600.0, "settle": 5.0, "slice": None, **options}
         return Wait(
@@ -127,7 +133,8 @@ class World:
             read_log=self.read,
             clock=self.clock,
             redact=redact,
-            memory=(lambda: self.memory(self.elapsed)) if self.memory else None,
+            memory=self.ask_memory if self.memory else None,
+            guard=lambda unit, invocations: self.guard,
         ).run()
 
 

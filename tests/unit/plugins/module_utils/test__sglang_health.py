@@ -16,6 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import Listener
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import (
     HealthLook,
@@ -27,7 +28,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health impo
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log import LogState
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
-    Listener,
     Process,
     ServerProcesses,
 )

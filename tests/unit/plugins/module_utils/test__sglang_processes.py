@@ -13,8 +13,8 @@ import time
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import listening_sockets
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
-    listening_sockets,
     look_at_processes,
     read_process,
     seconds_since_boot,

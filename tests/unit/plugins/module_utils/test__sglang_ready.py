@@ -14,8 +14,8 @@ import zlib
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import Listener
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
-    Listener,
     Process,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_ready import (
@@ -90,6 +90,48 @@ def test_the_end_of_the_unit_ends_the_wait(changes: dict[str, t.Any], verdict: s
     result = world.wait()
     assert result.verdict == verdict
     assert 40 <= result.waited <= 40 + seconds
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "says"),
+    [
+        ({"restarts": 1}, "failed", "restarted it 1 times since the wait began"),
+        ({"restarts": 3}, "crash_looping", "restarted it 3 times since the wait began"),
+        ({"restarts": 2, "phase": "failed", "active_state": "failed"}, "crash_looping", "restarted it 2 times"),
+    ],
+)
+def test_restarts_during_the_wait_are_told_from_a_crash_loop(
+    changes: dict[str, t.Any], verdict: str, says: str
+) -> None:
+    result = World().unit_at(40, **changes).wait()
+    assert (result.verdict, says in result.reason) == (verdict, True)
+    assert result.waited <= 41
+
+
+def test_a_unit_that_loops_when_the_wait_begins_is_found_at_once() -> None:
+    result = World().unit_at(0, restarts=5).wait()
+    assert (result.verdict, result.waited) == ("crash_looping", 0.0)
+    assert "5 times already" in result.reason
+    assert World().unit_at(0, restarts=1).at(5, health=200).wait().verdict == "ready"
+    serving = World().unit_at(0, restarts=5).at(0, health=200)
+    assert serving.wait().verdict == "ready"
+
+
+def test_refusals_of_the_guard_are_no_crashes() -> None:
+    world = World().unit_at(0, restarts=10).at(5, health=200)
+    world.guard = {"verdict": "passed", "refused_count": 10}
+    result = world.wait()
+    assert (result.verdict, result.guard) == ("ready", world.guard)
+
+
+@pytest.mark.parametrize("changes", [{"phase": "failed"}, {"phase": "restarting", "restarts": 4}, {"restarts": 1}])
+def test_a_refusal_of_the_guard_is_named_as_the_cause(changes: dict[str, t.Any]) -> None:
+    world = World().at(0, main=None, workers=0).unit_at(10, **changes)
+    world.guard = {"verdict": "refused", "reason": "GPU 3 is held by 4711 (python train.py)", "refused_count": 1}
+    result = world.wait()
+    assert result.verdict == "failed"
+    assert result.waited <= 12
+    assert "its start guard refused: GPU 3 is held by 4711" in result.message()
 
 
 def test_what_a_look_in_the_middle_of_a_change_shows_once_ends_nothing() -> None:
