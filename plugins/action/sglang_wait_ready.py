@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import typing as t
 
@@ -25,7 +26,7 @@ def draw_bar(done: int, total: int, width: int = BAR_WIDTH) -> str:
 
 
 def progress_text(result: t.Mapping[str, t.Any]) -> str:
-    """What has come of the wait so far, without the time: a line is printed where this text has changed."""
+    """What has come of the wait so far: a line is printed where this text has changed."""
     text = str(result.get("stage") or result.get("verdict"))
     steps = result.get("progress")
     if isinstance(steps, dict) and steps.get("total"):
@@ -34,6 +35,28 @@ def progress_text(result: t.Mapping[str, t.Any]) -> str:
     if result.get("verdict") in ("hung", "busy", "unknown"):
         text += f" ({result['verdict']})"
     return text.rstrip()
+
+
+def in_minutes(seconds: float) -> str:
+    """Seconds as people say them: 45 s, 4 min 10 s."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{rest} s" if not minutes else f"{minutes} min" if not rest else f"{minutes} min {rest} s"
+
+
+def detail_text(result: t.Mapping[str, t.Any]) -> str:
+    """What changes with every look: it is shown, but is no reason to print another line."""
+    text = ""
+    memory, estimate = result.get("gpu_memory"), result.get("estimate")
+    if isinstance(memory, dict):
+        total = f" of {memory['total_mib'] / 1024:.0f}" if memory.get("total_mib") else ""
+        text += f", {memory['used_mib'] / 1024:.0f}{total} GiB on {memory['gpus']} GPUs"
+    text += f", {in_minutes(float(result.get('waited_s') or 0.0))}"
+    if isinstance(estimate, dict):
+        left, last = float(estimate["left_s"]), in_minutes(estimate["last_s"])
+        # A number of minutes is all that an estimate is worth while there are some.
+        about = f"{math.ceil(left / 60)} min" if left >= 90 else f"{math.ceil(left / 5) * 5} s"
+        text += f", about {about} left (last start took {last})" if left else f" (last start took {last})"
+    return text
 
 
 def parent_stdout_is_terminal() -> bool:
@@ -86,7 +109,7 @@ class _Progress:
 
     def __call__(self, result: t.Mapping[str, t.Any]) -> None:
         text, waited = progress_text(result), float(result.get("waited_s") or 0.0)
-        line = f"  {self._host}: {text}, {waited:.0f} s"
+        line = f"  {self._host}: {text}{detail_text(result)}"
         if self._redraws:
             line = line[: max(20, display.columns - 1)]
             display.display("\r" + line.ljust(self._drawn), stderr=True, newline=False)

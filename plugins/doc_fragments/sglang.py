@@ -64,4 +64,9 @@ options:
         hung server from a slow one.
     type: float
     default: 25.0
+  with_server_info:
+    description:
+      - Whether to return what a healthy server says under C(/server_info) and C(/v1/models) too. It is long.
+    type: bool
+    default: false
 """

@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import Runner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK, redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import HealthLook, Target
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import check_key
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Opener, check_key
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log import LogState, Redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source import (
     BACKLOG_BYTES,
@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source 
     JournalLog,
     Position,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions import ask_server_info, masked
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import UnitState
 
 SGLANG_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -37,6 +38,7 @@ SGLANG_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "expected_workers": {"type": "int"},
     "log_file": {"type": "path"},
     "request_timeout": {"type": "float", "default": 25.0},
+    "with_server_info": {"type": "bool", "default": False},
 }
 _LONGEST = 7 * 86400.0
 
@@ -125,6 +127,19 @@ def look_as_dict(look: HealthLook, redact: Redact) -> dict[str, t.Any]:
             {"pid": worker.pid, "rank": rank} for worker, rank in zip(processes.workers, processes.worker_ranks())
         ],
         "restarts": unit.restarts if unit is not None else None,
+    }
+
+
+def answers_as_dict(look: HealthLook, opener: Opener, redact: Redact, wanted: bool) -> dict[str, t.Any]:
+    """What a healthy server says about itself, without its keys: what profiles have expectations about."""
+    seen = look.seen
+    # A port that is somebody else's is never sent the key.
+    if not wanted or seen.health is None or seen.health.status != 200 or seen.processes.foreign is not None:
+        return {"server_info": None, "models": None}
+    models = seen.models.answer if seen.models is not None and seen.models.ids is not None else None
+    return {
+        "server_info": ask_server_info(opener, redact),
+        "models": masked(models.json(), redact) if models is not None else None,
     }
 
 

@@ -114,6 +114,11 @@ class HealthLook:
             return "ready"
         return self.seen.log.stage if self.seen.log is not None and self.verdict not in ("absent", "stopped") else None
 
+    @property
+    def was_ready(self) -> bool:
+        """Whether this run has come to serve, by its answer or by its own log."""
+        return self.verdict in ("ready", "busy") or (self.seen.log is not None and self.seen.log.ready)
+
 
 def _workers(target: Target, processes: ServerProcesses) -> Witness:
     count, expected = len(processes.workers), target.expected_workers

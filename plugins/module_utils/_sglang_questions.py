@@ -12,6 +12,7 @@ import dataclasses
 import re
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer, Opener
 
 QUICK_TIMEOUT = 5.0  # for what the HTTP process answers by itself
@@ -55,6 +56,33 @@ class Generation:
 
     ok: bool
     answer: Answer
+
+
+def masked(value: t.Any, redact: t.Callable[[str], str]) -> t.Any:
+    """A JSON value without secrets. SGLang answers with both its keys in plain text."""
+    if isinstance(value, dict):
+        return {
+            # Which names are a secret's only the redactor knows: it is asked with a value that nobody has.
+            key: MASK
+            if item not in (None, "") and not isinstance(item, bool) and MASK in redact(f"{key}: x")
+            else masked(item, redact)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        # An option and its value side by side, as in a command line.
+        after = [isinstance(item, str) and item.startswith("-") and MASK in redact(f"{item} x") for item in value]
+        return [MASK if secret else masked(item, redact) for item, secret in zip(value, [False, *after])]
+    return redact(value) if isinstance(value, str) else value
+
+
+def ask_server_info(opener: Opener, redact: t.Callable[[str], str]) -> dict[str, t.Any] | None:
+    """What the server says about itself, without its keys; None where it does not."""
+    for path in ("/server_info", "/get_server_info"):  # the second is what older versions call it
+        answer = opener(path, timeout=QUICK_TIMEOUT)
+        if answer.status != 404:
+            break
+    data = answer.json() if answer.status == 200 else None
+    return masked(data, redact) if isinstance(data, dict) else None
 
 
 def refused_key(answer: Answer | None) -> bool:

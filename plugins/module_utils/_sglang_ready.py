@@ -21,6 +21,8 @@ import zlib
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _sglang_log
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_fill import AskMemory, GpuFill
+from ansible_collections.cleanslate.gpu.plugins.module_utils._guard_report import Report, refusal
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess import (
     Guess,
     from_exit,
@@ -30,12 +32,13 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess impor
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import HealthLook
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log import LogState, Redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source import Chunk, Position
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import UnitState
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import CRASH_LOOP_RESTARTS, UnitState
 
 POLL = 1.0
 FATAL_GRACE = 5.0  # so that the rest of a traceback is read; the dying server itself may take more than a minute
 CONFIRMED = 2  # looks in a row for what a look in the middle of a change could show as well
-MEMORY_INTERVAL = 10.0
+MEMORY_INTERVAL = 5.0
+MEMORY_RETRY = 30.0  # after a question that nvidia-smi did not answer: it may hang, and each look must stay quick
 _CPU_SHARE = 0.1  # of one core; less is the idling of a process that waits
 _MESSAGE_WIDTH = 200  # of a log line; log_tail holds more of it
 _TOKEN_VERSION = 1
@@ -70,6 +73,8 @@ class WaitState:
     cpu_ticks: int = 0
     cpu_since: float = 0.0
     memory: int | None = None
+    memory_total: int | None = None
+    memory_gpus: int = 0
     memory_asked: float = 0.0
     phase: str = ""
     ready_since: float | None = None
@@ -93,6 +98,13 @@ class WaitResult:
     stages: t.Mapping[str, float]
     waited: float
     guess: Guess | None = None
+    guard: Report | None = None
+
+    @property
+    def memory(self) -> GpuFill | None:
+        """How full the GPUs were when they were last asked."""
+        state = self.state
+        return None if state.memory is None else GpuFill(state.memory, state.memory_total, state.memory_gpus)
 
     def message(self, log_lines: int = 8) -> str:
         """What a person reads when it did not work out: reason, stage, guess, next step, last lines of the log."""
@@ -108,12 +120,6 @@ class WaitResult:
         else:
             parts.append(self.state.log_error or "The log shows no line of this run.")
         return " ".join(parts)
-
-
-class Memory(t.Protocol):
-    """MiB in use on all GPUs together, None where that cannot be told."""
-
-    def __call__(self) -> int | None: ...
 
 
 def begin(clock: Clock, position: Position | None = None) -> WaitState:
@@ -160,7 +166,8 @@ class Wait:
         read_log: t.Callable[[UnitState | None, float | None, Position | None], Chunk],
         clock: Clock,
         redact: Redact,
-        memory: Memory | None = None,
+        memory: AskMemory | None = None,
+        guard: t.Callable[[UnitState | None, t.Sequence[str]], Report | None] | None = None,
         log_since: float | None = None,
     ) -> None:
         self._options = options
@@ -170,6 +177,7 @@ class Wait:
         self._clock = clock
         self._redact = redact
         self._memory = memory
+        self._guard = guard
         self._log_since = log_since
 
     def run(self) -> WaitResult:
@@ -191,13 +199,21 @@ class Wait:
         """One look and what follows from it."""
         look = self._look(self._update_log)
         now = self._clock.monotonic()
-        died = self._remember(look, now)
-        verdict, reason = self._decide(look, now, died)
+        unit = look.seen.unit
+        guard = self._guard(unit, (self._state.invocation, unit.invocation if unit else "")) if self._guard else None
+        ended = self._remember(look, now)
+        verdict, reason = ended or self._decide(look, now)
+        # The guard's refusal is why it did not start, whatever systemd makes of its exit status.
+        if verdict in ("failed", "crash_looping") and refusal(guard):
+            verdict, reason = "failed", f"its start guard did not let it start: {refusal(guard)}"
         if verdict is None:
-            return self._result("starting" if look.verdict == "ready" else look.verdict, look.reason, False, look, now)
-        return self._result(verdict, reason, True, look, now)
+            waiting = "starting" if look.verdict == "ready" else look.verdict
+            return self._result(waiting, look.reason, False, look, now, guard)
+        return self._result(verdict, reason, True, look, now, guard)
 
-    def _result(self, verdict: str, reason: str, finished: bool, look: HealthLook, now: float) -> WaitResult:
+    def _result(
+        self, verdict: str, reason: str, finished: bool, look: HealthLook, now: float, guard: Report | None
+    ) -> WaitResult:
         state = self._state
         guess = self._guess(verdict, look) if finished and verdict != "ready" else None
         return WaitResult(
@@ -209,6 +225,7 @@ class Wait:
             stages=state.log.stage_seconds(now),
             waited=now - state.started,
             guess=guess,
+            guard=guard,
         )
 
     def _guess(self, verdict: str, look: HealthLook) -> Guess | None:
@@ -242,50 +259,64 @@ class Wait:
         )
         return log
 
-    def _remember(self, look: HealthLook, now: float) -> str:
-        """Take up the signs of life. Returns how the server died, if it did since the last look."""
+    def _remember(self, look: HealthLook, now: float) -> tuple[str, str] | None:
+        """Take up the signs of life. Returns verdict and reason where the server has died since the last look."""
         state, unit, processes = self._state, look.seen.unit, look.seen.processes
-        died = ""
+        ended: tuple[str, str] | None = None
         main = processes.main
         if main is not None and unit is not None:
             if state.pid is not None and (main.pid, main.start_time) != (state.pid, state.pid_start):
-                died = f"its main process {state.pid} died; systemd has started another one ({main.pid})"
+                ended = "failed", f"its main process {state.pid} died; systemd has started another one ({main.pid})"
             state = dataclasses.replace(state, pid=main.pid, pid_start=main.start_time)
         restarts = unit.restarts if unit is not None else None
-        if state.restarts is not None and restarts is not None and restarts > state.restarts:
-            died = died or f"systemd has restarted it {restarts - state.restarts} times since the wait began"
         if restarts is not None and state.restarts is None:
             state = dataclasses.replace(state, restarts=restarts)
+            if unit is not None and unit.phase == "running" and restarts >= CRASH_LOOP_RESTARTS and not look.was_ready:
+                ended = "crash_looping", f"systemd has restarted it {restarts} times already, and it is starting again"
+        elif restarts is not None and state.restarts is not None and restarts > state.restarts:
+            died = restarts - state.restarts
+            word = "crash_looping" if died >= CRASH_LOOP_RESTARTS else "failed"
+            ended = ended or (word, f"systemd has restarted it {died} times since the wait began")
         state = dataclasses.replace(state, workers=max(state.workers, len(processes.workers)))
         self._state = self._progress(state, look, now)
-        return died
+        return ended
 
     def _progress(self, state: WaitState, look: HealthLook, now: float) -> WaitState:
-        processes = look.seen.processes
-        phase = (
-            f"{look.seen.unit.phase if look.seen.unit else ''} {state.log.stage} {state.log.lines} {state.log.steps}"
-        )
+        processes, unit = look.seen.processes, look.seen.unit
+        phase = f"{unit.phase if unit else ''} {state.log.stage} {state.log.lines} {state.log.steps}"
         moved = phase != state.phase
         # The start guard has a deadline of its own (TimeoutStartSec).
-        moved = moved or (look.seen.unit is not None and look.seen.unit.phase == "guard")
+        moved = moved or (unit is not None and unit.phase == "guard")
         seconds = now - state.cpu_since
         if seconds >= POLL or moved:
             ticks = processes.cpu_ticks - state.cpu_ticks
             if state.log.stage != "init_distributed" and ticks >= _CPU_SHARE * 100 * max(seconds, POLL):
                 moved = True
             state = dataclasses.replace(state, cpu_ticks=processes.cpu_ticks, cpu_since=now)
-        quiet = now - state.progressed
-        due = quiet >= MEMORY_INTERVAL and now - state.memory_asked >= MEMORY_INTERVAL
-        if not moved and due and self._memory is not None:
-            used = self._memory()
-            moved = used is not None and state.memory is not None and used > state.memory
-            state = dataclasses.replace(state, memory=used, memory_asked=now)
+        if look.verdict != "ready" and (unit is None or unit.phase == "running"):
+            before = state.memory
+            state = self._ask_memory(state, now)
+            moved = moved or (before is not None and state.memory is not None and state.memory > before)
         return dataclasses.replace(state, phase=phase, progressed=now if moved else state.progressed)
 
-    def _decide(self, look: HealthLook, now: float, died: str) -> tuple[str | None, str]:
+    def _ask_memory(self, state: WaitState, now: float) -> WaitState:
+        # Towards the end of the quiet time the answer decides, so that even a slow nvidia-smi is listened to.
+        patient = now - state.progressed >= self._options.progress_timeout / 2
+        answered = patient or state.memory is not None or not state.memory_asked
+        due = now - state.memory_asked >= (MEMORY_INTERVAL if answered else MEMORY_RETRY)
+        if self._memory is None or not due:
+            return state
+        fill = self._memory(patient)
+        return dataclasses.replace(
+            state,
+            memory=fill.used_mib if fill else None,
+            memory_total=fill.total_mib if fill else None,
+            memory_gpus=fill.gpus if fill else 0,
+            memory_asked=self._clock.monotonic(),
+        )
+
+    def _decide(self, look: HealthLook, now: float) -> tuple[str | None, str]:
         """The final verdict and its reason, or None to go on waiting."""
-        if died:
-            return "failed", died
         if look.verdict in _AT_ONCE and not (look.verdict == "absent" and look.seen.unit is None):
             return look.verdict, look.reason
         doubt = self._doubt(look)

@@ -27,9 +27,10 @@ PROPERTIES = (
     "Job",
     "ExecMainStartTimestampMonotonic",
     "StateChangeTimestampMonotonic",
+    "InactiveExitTimestampMonotonic",
 )
 _KILLED = ("2", "3")  # ExecMainCode: CLD_KILLED, CLD_DUMPED
-_CRASH_LOOP_RESTARTS = 2
+CRASH_LOOP_RESTARTS = 2
 
 UnitPhase = t.Literal["unknown", "absent", "stopped", "queued", "guard", "running", "stopping", "failed", "restarting"]
 
@@ -51,12 +52,13 @@ class UnitState:
     exit_by_signal: bool = False
     main_started_monotonic: float | None = None
     changed_monotonic: float | None = None
+    entered_monotonic: float | None = None  # when it was last inactive and began to start
 
     def crash_looping(self) -> bool:
         """It died several times in a row, or so often that systemd gave up."""
         if self.result == "start-limit-hit":
             return True
-        return self.phase == "restarting" and (self.restarts or 0) >= _CRASH_LOOP_RESTARTS
+        return self.phase in ("restarting", "failed") and (self.restarts or 0) >= CRASH_LOOP_RESTARTS
 
     def describe(self) -> str:
         """The states in a few words, for a message."""
@@ -122,4 +124,5 @@ def read_unit(systemd: Systemd, name: str) -> UnitState:
         exit_by_signal=code in _KILLED,
         main_started_monotonic=_moment(answer.get("ExecMainStartTimestampMonotonic")),
         changed_monotonic=_moment(answer.get("StateChangeTimestampMonotonic")),
+        entered_monotonic=_moment(answer.get("InactiveExitTimestampMonotonic")),
     )

@@ -63,7 +63,7 @@ verdict:
     - V(unauthorized), it runs and refuses the key.
     - V(wrong_model), it runs and serves another model.
     - V(port_taken), the port belongs to a process that is not part of the unit.
-    - V(crash_looping), systemd has restarted it several times in a row, or has given up.
+    - V(crash_looping), it died several times and systemd restarted it each time, or systemd has given up.
     - V(failed), it is dead or dying, or a part of it is; RV(reason) names which.
     - V(unknown), systemd could not be asked about the unit.
   returned: success
@@ -136,6 +136,18 @@ log_position:
   returned: success
   type: dict
   sample: {inode: 131, offset: 81920}
+server_info:
+  description:
+    - What the server says under C(/server_info), with keys masked; V(null) where O(with_server_info) is not set, or the
+      server is not healthy.
+  returned: success
+  type: dict
+  sample: {tp_size: 8, version: 0.5.23, context_length: 262144}
+models:
+  description: What the server says under C(/v1/models); V(null) under the same conditions.
+  returned: success
+  type: dict
+  sample: {object: list, data: [{id: kimi-k2.5, max_model_len: 262144}]}
 """
 
 import typing as t
@@ -146,6 +158,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Syste
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import (
     SGLANG_ARGUMENTS,
+    answers_as_dict,
     log_as_dict,
     log_reader,
     look_as_dict,
@@ -172,16 +185,20 @@ def main() -> t.NoReturn:
     clock, redact = SystemClock(), redactor([params["api_key"]])
     runner = CommandRunner(clock)
     reading = OneReading(log_reader(params, target, runner, BACKLOG_BYTES), clock, redact)
+    opener = HttpOpener(target.host, target.port, clock, api_key=params["api_key"] or None)
     seen = look(
         target,
         systemd=Systemd(runner, params["systemd_scope"], params["systemctl"]),
-        opener=HttpOpener(target.host, target.port, clock, api_key=params["api_key"] or None),
+        opener=opener,
         clock=clock,
         redact=redact,
         log=reading,
     )
     module.exit_json(
-        changed=False, **look_as_dict(seen, redact), **log_as_dict(reading.state or LogState(), reading.position)
+        changed=False,
+        **look_as_dict(seen, redact),
+        **log_as_dict(reading.state or LogState(), reading.position),
+        **answers_as_dict(seen, opener, redact, params["with_server_info"]),
     )
 
 

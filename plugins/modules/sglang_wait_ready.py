@@ -55,6 +55,27 @@ options:
         says it. Lines before it belong to an earlier run.
       - Where neither this nor O(log_since) is given, lines count from the moment at which the main process started.
     type: dict
+  expected_uuids:
+    description:
+      - UUIDs of the GPUs that the server uses. Where they are left out, RV(gpu_memory) speaks of all GPUs of the node.
+    type: list
+    elements: str
+    default: []
+  profile:
+    description:
+      - What is being started. With O(starts_file), the seconds of good starts are kept under this name, and
+        RV(estimate) says from them how long this one may still take.
+    type: str
+  starts_file:
+    description:
+      - The file in which the seconds of the last five good starts of each profile are kept. It is written when the
+        server is V(ready), never in check mode; one that is missing or spoilt only means that there is no estimate.
+    type: path
+  guard_file:
+    description:
+      - The report of the unit's start guard. Where it is about this very start, it is returned as RV(guard), and a
+        refusal is named as what the start failed of.
+    type: path
   log_since:
     description:
       - Lines of the log that are older than this belong to an earlier run, in seconds since the epoch.
@@ -176,17 +197,53 @@ log_position:
   description: Where the log was read up to.
   returned: always, except for options that cannot be meant
   type: dict
+gpu_memory:
+  description:
+    - How full the GPUs were when they were last asked, C(used_mib) of C(total_mib) on so many C(gpus) together; V(null)
+      where that could not be told.
+  returned: always, except for options that cannot be meant
+  type: dict
+  sample: {used_mib: 236544, total_mib: 783360, gpus: 8}
+estimate:
+  description:
+    - How many seconds the start may still take, C(left_s), judged by the last good starts of O(profile), and how many
+      the last one took, C(last_s); V(null) where none is known or the wait is over.
+  returned: always, except for options that cannot be meant
+  type: dict
+  sample: {left_s: 180.0, last_s: 250.4}
+guard:
+  description: The report of the start guard about this start; V(null) where there is none.
+  returned: always, except for options that cannot be meant
+  type: dict
+  sample: {verdict: start, reason: all 8 GPUs are idle, waited_s: 3.1}
+server_info:
+  description:
+    - What the server says under C(/server_info), with keys masked; V(null) where O(with_server_info) is not set, or the
+      server is not healthy.
+  returned: always, except for options that cannot be meant
+  type: dict
+  sample: {tp_size: 8, version: 0.5.23, context_length: 262144}
+models:
+  description: What the server says under C(/v1/models); V(null) under the same conditions.
+  returned: always, except for options that cannot be meant
+  type: dict
+  sample: {object: list, data: [{id: kimi-k2.5, max_model_len: 262144}]}
 """
 
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _start_times
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner, Runner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_fill import QUICK, GpuFill, gpu_fill
+from ansible_collections.cleanslate.gpu.plugins.module_utils._guard_report import of_this_start_at as guard
+from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi import look as look_at_gpus
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import (
     SGLANG_ARGUMENTS,
+    answers_as_dict,
     check_seconds,
     log_as_dict,
     log_reader,
@@ -197,6 +254,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments i
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import Target, look
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import HttpOpener
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log import Redact
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions import masked
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_ready import (
     Wait,
     WaitOptions,
@@ -216,6 +274,10 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "progress_timeout": {"type": "float", "default": 600.0},
     "settle": {"type": "float", "default": 5.0},
     "log_position": {"type": "dict"},
+    "expected_uuids": {"type": "list", "elements": "str", "default": []},
+    "profile": {"type": "str"},
+    "starts_file": {"type": "path"},
+    "guard_file": {"type": "path"},
     "log_since": {"type": "float"},
     "progress_interval": {"type": "float", "default": 5.0},
     "resume": {"type": "str"},
@@ -239,10 +301,29 @@ def _checked(params: t.Mapping[str, t.Any]) -> tuple[Target, WaitState]:
     return target, state
 
 
-def _gpu_memory(params: t.Mapping[str, t.Any], runner: Runner) -> int | None:
-    seen = look_at_gpus(runner, nvidia_smi=params["nvidia_smi"], timeout=params["smi_timeout"], processes=False)
-    known = [gpu.used_mib for gpu in seen.gpus if gpu.used_mib is not None]
-    return sum(known) if known else None
+def _gpu_memory(params: t.Mapping[str, t.Any], runner: Runner, patient: bool) -> GpuFill | None:
+    timeout = params["smi_timeout"] if patient else min(QUICK, params["smi_timeout"])
+    seen = look_at_gpus(runner, nvidia_smi=params["nvidia_smi"], timeout=timeout, processes=False)
+    return gpu_fill(seen, params["expected_uuids"])
+
+
+def _starts(module: AnsibleModule, result: WaitResult, clock: Clock) -> dict[str, t.Any]:
+    """Keep the seconds of a good start; say how long another one may still take."""
+    path, profile = module.params["starts_file"], module.params["profile"]
+    if not path or not profile:
+        return {"estimate": None}
+    if result.finished:
+        if result.verdict == "ready" and not module.check_mode:
+            complaint = _start_times.remember(path, profile, result.stages, clock.wall())
+            if complaint:
+                module.warn(complaint)
+        return {"estimate": None}
+    history, complaint = _start_times.read(path)
+    if complaint and not module.params["resume"]:  # said once, at the beginning of the wait
+        module.warn(complaint)
+    stage = result.look.stage or result.state.log.stage
+    estimate = _start_times.estimate(history.get(profile, ()), stage, result.stages)
+    return {"estimate": estimate.as_dict() if estimate is not None else None}
 
 
 def _as_dict(result: WaitResult, target: Target, redact: Redact) -> dict[str, t.Any]:
@@ -259,6 +340,8 @@ def _as_dict(result: WaitResult, target: Target, redact: Redact) -> dict[str, t.
         "progress": log.steps.as_dict() if log.steps is not None else None,
         "waited_s": round(result.waited, 1),
         "guess": {"cause": result.guess.cause, "cure": result.guess.cure} if result.guess is not None else None,
+        "gpu_memory": result.memory.as_dict() if result.memory is not None else None,
+        "guard": masked(dict(result.guard), redact) if result.guard is not None else None,
     }
 
 
@@ -272,6 +355,7 @@ def main() -> t.NoReturn:
     clock, redact = SystemClock(), redactor([params["api_key"]])
     runner = CommandRunner(clock)
     systemd = Systemd(runner, params["systemd_scope"], params["systemctl"])
+    path = params["guard_file"]
     opener = HttpOpener(target.host, target.port, clock, api_key=params["api_key"] or None)
     wait = Wait(
         WaitOptions(
@@ -285,14 +369,19 @@ def main() -> t.NoReturn:
         read_log=log_reader(params, target, runner),
         clock=clock,
         redact=redact,
-        memory=lambda: _gpu_memory(params, runner),
+        memory=lambda patient: _gpu_memory(params, runner, patient),
+        guard=lambda unit, invocations: guard(path, unit, invocations, clock, boot_id() or "") if path else None,
         log_since=params["log_since"],
     )
+    result = wait.once() if module.check_mode else wait.run()
+    wanted = params["with_server_info"] and (result.verdict == "ready" or module.check_mode)
+    returned = {
+        **_as_dict(result, target, redact),
+        **_starts(module, result, clock),
+        **answers_as_dict(result.look, opener, redact, wanted),
+    }
     if module.check_mode:
-        seen = _as_dict(wait.once(), target, redact)
-        module.exit_json(changed=False, **{**seen, "finished": True, "resume": None})
-    result = wait.run()
-    returned = _as_dict(result, target, redact)
+        module.exit_json(changed=False, **{**returned, "finished": True, "resume": None})
     if result.finished and result.verdict != "ready":
         module.fail_json(msg=redact(result.message()), changed=False, **returned)
     module.exit_json(changed=False, **returned)

@@ -13,7 +13,12 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.action import sglang_wait_ready
-from ansible_collections.cleanslate.gpu.plugins.action.sglang_wait_ready import ActionModule, draw_bar, progress_text
+from ansible_collections.cleanslate.gpu.plugins.action.sglang_wait_ready import (
+    ActionModule,
+    detail_text,
+    draw_bar,
+    progress_text,
+)
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY
 
 SHARDS = {"what": "Multi-thread loading shards", "done": 37, "total": 64}
@@ -99,7 +104,7 @@ def test_a_line_is_printed_where_something_changed_and_on_stderr_only(monkeypatc
 def test_silence_is_broken_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(monkeypatch, [*(slice_of("capture_graphs", seconds) for seconds in range(5, 200, 5)), READY])
     play.run()
-    assert play.lines == [f"  gpu1: capture_graphs, {seconds} s" for seconds in (5, 65, 125, 185)]
+    assert play.lines == [f"  gpu1: capture_graphs, {said}" for said in ("5 s", "1 min 5 s", "2 min 5 s", "3 min 5 s")]
 
 
 def test_a_bar_is_redrawn_only_for_one_host_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +165,38 @@ def test_no_key_is_displayed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_texts(result: dict[str, t.Any], text: str) -> None:
     assert progress_text(result) == text
+
+
+MEMORY = {"used_mib": 236544, "total_mib": 641024, "gpus": 8}
+
+
+def test_memory_and_estimate_are_shown_but_print_no_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [
+        slice_of("load_weights", 45 + step, SHARDS, gpu_memory={**MEMORY, "used_mib": 236544 + 1024 * step},
+                 estimate={"left_s": 170.0 - step, "last_s": 250.0})
+        for step in (0, 5, 10)
+    ]  # fmt: skip
+    play = Play(monkeypatch, [*answers, READY])
+    play.run()
+    assert play.lines == [
+        "  gpu1: load_weights [#########.......] 37/64 Multi-thread loading shards, 231 of 626 GiB on 8 GPUs, 45 s,"
+        " about 3 min left (last start took 4 min 10 s)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"waited_s": 60}, ", 1 min"),
+        ({"waited_s": 5, "gpu_memory": {**MEMORY, "total_mib": None}}, ", 231 GiB on 8 GPUs, 5 s"),
+        ({"waited_s": 5, "estimate": {"left_s": 89, "last_s": 30}}, ", 5 s, about 90 s left (last start took 30 s)"),
+        ({"waited_s": 5, "estimate": {"left_s": 91, "last_s": 120}}, ", 5 s, about 2 min left (last start took 2 min)"),
+        ({"waited_s": 500, "estimate": {"left_s": 0.0, "last_s": 250}}, ", 8 min 20 s (last start took 4 min 10 s)"),
+        ({}, ", 0 s"),
+    ],
+)
+def test_details(result: dict[str, t.Any], text: str) -> None:
+    assert detail_text(result) == text
 
 
 @pytest.mark.parametrize(("done", "total", "drawn"), [(0, 4, "...."), (1, 4, "#..."), (4, 4, "####"), (9, 4, "####")])

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK, redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions import (
     Load,
@@ -17,9 +18,10 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions i
     ask_generation,
     ask_load,
     ask_models,
+    ask_server_info,
     compare_loads,
 )
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import FakeOpener, answer
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, FakeOpener, answer
 
 METRICS = b"""# HELP sglang:num_running_reqs The number of running requests.
 # TYPE sglang:num_running_reqs gauge
@@ -121,3 +123,26 @@ def test_a_server_that_does_not_answer_is_not_asked_three_times() -> None:
 )
 def test_whether_the_model_moves(before: Load, after: Load, requests: Requests) -> None:
     assert compare_loads(before, after) == requests
+
+
+def test_what_the_server_says_of_itself_is_told_without_its_keys() -> None:
+    said = {
+        "api_key": KEY, "admin_api_key": f"{KEY}-2", "tp_size": 8, "max_tokens": 5, "tokenizer_path": "/m",
+        "launch_command": ["python", "-m", "sglang.launch_server", "--api-key", KEY, "--port", "1"],
+        "shell": f"--admin-api-key={KEY}", "internal_states": [{"server_args": {"api_key": KEY, "nothing": None}}],
+    }  # fmt: skip
+    opener = FakeOpener({"/server_info": answer(said)})
+    seen = ask_server_info(opener, redact)
+    assert seen is not None
+    assert KEY not in str(seen)
+    assert {key: seen[key] for key in ("tp_size", "max_tokens", "tokenizer_path")} == {
+        "tp_size": 8, "max_tokens": 5, "tokenizer_path": "/m",
+    }  # fmt: skip
+    assert seen["launch_command"] == ["python", "-m", "sglang.launch_server", "--api-key", MASK, "--port", "1"]
+    assert seen["internal_states"][0]["server_args"]["nothing"] is None
+
+
+def test_the_older_name_is_asked_too_and_nonsense_is_nothing() -> None:
+    assert ask_server_info(FakeOpener({"/get_server_info": answer({"tp_size": 8})}), redact) == {"tp_size": 8}
+    for odd in (answer([1]), answer({}, status=401), Answer(failure="timeout")):
+        assert ask_server_info(FakeOpener({"/server_info": odd}), redact) is None

@@ -117,11 +117,12 @@ def test_a_unit_that_loops_when_the_wait_begins_is_found_at_once() -> None:
     assert serving.wait().verdict == "ready"
 
 
-def test_refusals_of_the_guard_are_no_crashes() -> None:
-    world = World().unit_at(0, restarts=10).at(5, health=200)
-    world.guard = {"verdict": "passed", "refused_count": 10}
+def test_a_guard_that_let_it_start_accuses_nobody() -> None:
+    world = World().unit_at(10, phase="failed", exit_status=3)
+    world.guard = {"verdict": "start", "reason": "all 8 GPUs are idle"}
     result = world.wait()
-    assert (result.verdict, result.guard) == ("ready", world.guard)
+    assert (result.verdict, result.guard) == ("failed", world.guard)
+    assert "guard" not in result.reason
 
 
 @pytest.mark.parametrize("changes", [{"phase": "failed"}, {"phase": "restarting", "restarts": 4}, {"restarts": 1}])
@@ -131,7 +132,7 @@ def test_a_refusal_of_the_guard_is_named_as_the_cause(changes: dict[str, t.Any])
     result = world.wait()
     assert result.verdict == "failed"
     assert result.waited <= 12
-    assert "its start guard refused: GPU 3 is held by 4711" in result.message()
+    assert "its start guard did not let it start: GPU 3 is held by 4711" in result.message()
 
 
 def test_what_a_look_in_the_middle_of_a_change_shows_once_ends_nothing() -> None:

@@ -10,6 +10,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_fill import GpuFill, gpu_fill
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Gpu, GpuLook
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.ready_world import (
     World,
 )
@@ -65,7 +67,7 @@ def test_growing_gpu_memory_is_progress_and_is_asked_for_rarely() -> None:
 
     world = World(memory=memory).says(0, "Init parallel begin.").at(500, health=200)
     assert world.wait(progress_timeout=100.0).verdict == "ready"
-    assert len(asked) <= 50
+    assert len(asked) <= 101
 
 
 @pytest.mark.parametrize("memory", [lambda now: 500, lambda now: None], ids=["still", "unknown"])
@@ -81,3 +83,49 @@ def test_the_total_time_ends_it_whatever_moves() -> None:
     assert result.verdict == "starting"
     assert "not ready within 300 s" in result.reason
     assert 300 <= result.waited <= 302
+
+
+def test_the_filling_of_the_gpus_is_told() -> None:
+    world = World(memory=lambda now: int(now * 10)).says(0, "Load weight begin.")
+    result = world.wait(slice=60.0)
+    assert result.memory is not None
+    assert result.memory.as_dict() == {"used_mib": 600, "total_mib": 8000, "gpus": 8}
+    assert World(memory=lambda now: None).wait(slice=10.0).memory is None
+
+
+def test_an_nvidia_smi_that_does_not_answer_is_left_alone_until_it_decides() -> None:
+    asked: list[tuple[float, bool]] = []
+
+    class Hangs(World):
+        def ask_memory(self, patient: bool) -> None:
+            asked.append((self.elapsed, patient))
+
+    assert Hangs(memory=lambda now: None).wait(progress_timeout=100.0).verdict == "no_progress"
+    quick = [second for second, patient in asked if not patient]
+    assert quick == [0.0, 30.0]
+    assert [second for second, patient in asked if patient] == [float(second) for second in range(50, 101, 5)]
+
+
+@pytest.mark.parametrize("phase", ["guard", "failed"])
+def test_gpus_are_not_asked_about_while_no_server_runs(phase: str) -> None:
+    def memory(now: float) -> int:
+        raise AssertionError("asked")
+
+    world = World(memory=memory).at(0, main=None, workers=0).unit_at(0, phase=phase)
+    world.wait(timeout=20.0)
+
+
+@pytest.mark.parametrize(
+    ("used", "uuids", "expected"),
+    [
+        ([1, 2], [], GpuFill(3, 200, 2)),
+        ([1, 2], ["GPU-1"], GpuFill(2, 100, 1)),
+        ([1, None], [], None),
+        ([1, None], ["GPU-0"], GpuFill(1, 100, 1)),
+        ([1, 2], ["GPU-1", "GPU-7"], None),
+        ([], [], None),
+    ],
+)
+def test_the_sum_over_the_expected_gpus(used: list[int | None], uuids: list[str], expected: GpuFill | None) -> None:
+    gpus = [Gpu(n, f"GPU-{n}", f"{n}", "x", total_mib=100, used_mib=mib) for n, mib in enumerate(used)]
+    assert gpu_fill(GpuLook(state="ok", exit_code=0, gpus=tuple(gpus)), uuids) == expected

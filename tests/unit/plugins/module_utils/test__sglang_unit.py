@@ -79,6 +79,8 @@ def test_how_it_ended() -> None:
         ({"ActiveState": "activating", "SubState": "auto-restart"}, False),
         ({"ActiveState": "active", "SubState": "running", "NRestarts": "7"}, False),
         ({"ActiveState": "failed", "Result": "exit-code"}, False),
+        ({"ActiveState": "failed", "Result": "exit-code", "NRestarts": "1"}, False),
+        ({"ActiveState": "failed", "Result": "exit-code", "NRestarts": "2"}, True),
     ],
 )
 def test_crash_loops(properties: dict[str, str], looping: bool) -> None:

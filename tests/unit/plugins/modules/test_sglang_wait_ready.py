@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import pathlib
 import threading
 import time
@@ -26,6 +27,7 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins impo
 KEYS = {
     "changed", "verdict", "reason", "finished", "resume", "stage", "stages", "progress", "waited_s", "guess",
     "witnesses", "requests", "since", "main_pid", "workers", "restarts", "log_tail", "log_position",
+    "gpu_memory", "estimate", "guard", "server_info", "models",
 }  # fmt: skip
 
 
@@ -186,6 +188,62 @@ def test_the_place_in_the_log_can_be_given(node: Node) -> None:
         assert not result["stages"].get("load_weights")
 
 
+def test_a_good_start_is_remembered_and_the_next_one_is_estimated(node: Node) -> None:
+    path = node.folder / "var" / "starts.json"
+    kept = {"profile": "kimi", "starts_file": str(path)}
+    lines = ["server_args={}", "Load weight begin.", "Load weight end."]
+    with ServerProcess(node.log, lines=lines, bind_after=2) as server:
+        node.unit.runs(server.pid)
+        first, dummy = node.wait(server.port, resume="", progress_interval=0.2, **kept)
+        assert (first["finished"], first["estimate"]) == (False, None)
+        result, dummy = node.wait(server.port, **kept, with_server_info=True)
+        assert (result["verdict"], result["estimate"]) == ("ready", None)
+        assert result["server_info"]["internal_states"] == []
+        assert result["models"] == {"data": [{"id": "kimi"}]}
+    assert "load_weights" in json.loads(path.read_text())["profiles"]["kimi"][0]["stages"]
+    with ServerProcess(node.log, lines=lines, bind_after=600) as server:
+        node.unit.runs(server.pid)
+        result, dummy = node.wait(server.port, resume="", progress_interval=0.2, **kept)
+        assert set(result["estimate"]) == {"left_s", "last_s"}
+        assert result["server_info"] is None
+        result, dummy = node.wait(server.port, timeout=1, **kept)
+        assert result["failed"]
+    assert len(json.loads(path.read_text())["profiles"]["kimi"]) == 1
+
+
+def test_what_cannot_be_remembered_is_a_warning(node: Node) -> None:
+    spoilt = node.folder / "starts.json"
+    spoilt.write_text("{")
+    with ServerProcess(node.log, lines=["server_args={}", "Load weight begin."]) as server:
+        node.unit.runs(server.pid)
+        server.wait_for_port()
+        arguments = {
+            "profile": "kimi",
+            "starts_file": str(spoilt),
+            "resume": "",
+            "progress_interval": 0.01,
+            "settle": 5,
+        }
+        result, dummy = node.wait(server.port, **arguments)
+        assert "it is ignored" in str(result["warnings"])
+        result, dummy = node.wait(server.port, profile="kimi", starts_file="/proc/no/starts.json")
+        assert result["verdict"] == "ready"
+        assert "could not be kept" in str(result["warnings"])
+
+
+def test_the_guard_s_refusal_is_returned_and_named(node: Node) -> None:
+    report = node.folder / "guard.json"
+    boot_id = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    said = {"verdict": "refused", "reason": "GPU 3 is held by 4711", "boot_id": boot_id, "started_at": time.time()}
+    report.write_text(json.dumps(said))
+    node.unit.says(LoadState="loaded", ActiveState="failed", SubState="failed", MainPID="0", Result="exit-code")
+    result, dummy = node.wait(free_port(), guard_file=str(report))
+    assert (result["failed"], result["verdict"], result["guard"]) == (True, "failed", said)
+    assert "its start guard did not let it start: GPU 3 is held by 4711" in result["msg"]
+    result, dummy = node.wait(free_port())
+    assert result["guard"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -220,6 +278,6 @@ def test_the_key_is_printed_nowhere(node: Node, dies: bool) -> None:
             assert KEY not in printed
             if result.get("resume"):
                 assert KEY not in zlib.decompress(base64.urlsafe_b64decode(result["resume"])).decode()
-            result, printed = node.wait(server.port, api_key=sent, timeout=3)
+            result, printed = node.wait(server.port, api_key=sent, timeout=3, with_server_info=True)
             assert KEY not in printed
             assert any("server_args" in line for line in result["log_tail"])
