@@ -47,30 +47,30 @@ def _canonical_args(profile: str, args: t.Any) -> dict[str, t.Any]:
     return result
 
 
-def _environment(profile: str, env: t.Any) -> dict[str, str | None]:
+def _environment(where: str, env: t.Any) -> dict[str, str | None]:
     """As text; a null stays, to take away what was inherited."""
     if not isinstance(env, t.Mapping):
-        _fail(f"profile {profile!r}: env must be a mapping of variable to value, not {type(env).__name__}")
+        _fail(f"{where} must be a mapping of variable to value, not {type(env).__name__}")
     result: dict[str, str | None] = {}
     for key, value in env.items():
         name = str(key)
         if not _VARIABLE.fullmatch(name):
-            _fail(f"profile {profile!r}: {name[:40]!r} in env is no name of a variable (letters, digits, underscores)")
+            _fail(f"{where}: {name[:40]!r} is no name of a variable (letters, digits, underscores)")
         if names_a_secret(name):
             _fail(
-                f"profile {profile!r}: {name} in env looks like a secret, and everybody on the node can read the unit;"
+                f"{where}: {name} looks like a secret, and everybody on the node can read the unit;"
                 " put it into a file of mode 0600 on the node and name that in sglang_server_environment_files"
             )
         if isinstance(value, bool):
             # YAML reads yes, on and true alike; what the program is meant to see is for a person to say.
-            _fail(f"profile {profile!r}: {name} in env is {value}; write the text that the program expects in quotes")
+            _fail(f"{where}: {name} is {value}; write the text that the program expects in quotes")
         if isinstance(value, (t.Mapping, list, tuple)):
-            _fail(f"profile {profile!r}: {name} in env is a {type(value).__name__}, not text or a number")
+            _fail(f"{where}: {name} is a {type(value).__name__}, not text or a number")
         if value is not None:
             try:
-                check_text(f"{name} in env", str(value))
+                check_text(f"{where}: {name}", str(value))
             except ValueError as error:
-                _fail(f"profile {profile!r}: {error}")
+                _fail(str(error))
         result[name] = None if value is None else str(value)
     return result
 
@@ -119,12 +119,13 @@ def _gpus_per_node(profile: str, args: t.Mapping[str, t.Any]) -> int:
     return total // nodes
 
 
-def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8) -> dict[str, t.Any]:
+def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8, environment: t.Any = None) -> dict[str, t.Any]:
     """One profile with everything it inherits, ready to be rendered.
 
     :param profiles: the list of typed profiles.
     :param name: the profile to resolve.
     :param tp_size: tensor-parallel size where the profile says none.
+    :param environment: what every profile inherits into its env.
     :raises AnsibleFilterError: one sentence that names the profile and the field.
     """
     by_name = _checked(profiles)
@@ -142,13 +143,13 @@ def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8) -> dict[str
         current = by_name[current].get("inherit")
 
     args: dict[str, t.Any] = {}
-    env: dict[str, str | None] = {}
+    env = _environment("sglang_server_environment", environment or {})
     expect: list[t.Any] = []
     secrets: dict[str, t.Any] = {}
     for ancestor in reversed(chain):
         profile = by_name[ancestor]
         args.update(_canonical_args(ancestor, profile.get("args") or {}))
-        env.update(_environment(ancestor, profile.get("env") or {}))
+        env.update(_environment(f"profile {ancestor!r}, env", profile.get("env") or {}))
         expect += profile.get("expect") or []
         secrets.update({key: profile[key] for key in _SECRETS.values() if profile.get(key)})
     # A null takes away what was inherited.

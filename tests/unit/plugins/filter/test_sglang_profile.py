@@ -68,12 +68,16 @@ def test_gpus_of_one_node(args: dict[str, object], gpus: int) -> None:
         ([{"name": "a", "args": ["x"]}], "a", "args must be a mapping"),
         ([{"name": "a", "args": {"model": "/m", "x": "a\nb"}}], "a", "profile 'a', args: x contains a newline"),
         ([{"name": "a", "args": {"model": "/m", "x": [["b"]]}}], "a", "profile 'a', args: x is a list that holds"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": ["A=1"]}], "a", "profile 'a': env must be a mapping"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": {"A B": 1}}], "a", "'A B' in env is no name of a variable"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": True}}], "a", "A in env is True; write the text"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": {"b": 1}}}], "a", "A in env is a dict"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": "b\nc"}}], "a", "A in env contains a newline"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": {"HF_TOKEN": "s3cret"}}], "a", "HF_TOKEN in env looks like a"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": ["A=1"]}], "a", "profile 'a', env must be a mapping"),
+        (
+            [{"name": "a", "args": {"model": "/m"}, "env": {"A B": 1}}],
+            "a",
+            "profile 'a', env: 'A B' is no name of a variable",
+        ),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": True}}], "a", "A is True; write the text"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": {"b": 1}}}], "a", "A is a dict"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"A": "b\nc"}}], "a", "profile 'a', env: A contains a newline"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": {"HF_TOKEN": "s3cret"}}], "a", "HF_TOKEN looks like a"),
         ([{"name": "a", "inherit": ["b"]}], "a", "inherit must be text, not list"),
     ],
 )
@@ -86,10 +90,17 @@ def test_refusals_name_the_profile_and_the_field(profiles: object, name: str, wo
 
 def test_what_is_wrong_above_is_told_by_the_profile_that_wrote_it() -> None:
     parent = {"name": "above", "args": {"model-path": "/m"}, "env": {"A": [1]}}
-    with pytest.raises(AnsibleFilterError, match="profile 'above': A in env is a list"):
+    with pytest.raises(AnsibleFilterError, match="profile 'above', env: A is a list"):
         sglang_profile([parent, {"name": "below", "inherit": "above"}], "below")
 
 
 def test_a_null_takes_an_inherited_variable_away_and_a_number_becomes_text() -> None:
     child = {"name": "next", "inherit": "plain", "env": {"A": None, "NCCL_MIN_NCHANNELS": 8, "MAX_BYPASS": "x"}}
     assert sglang_profile([BASE, child], "next")["env"] == {"NCCL_MIN_NCHANNELS": "8", "MAX_BYPASS": "x"}
+
+
+def test_the_environment_of_all_profiles_is_checked_and_overridden_like_an_inherited_one() -> None:
+    child = {"name": "next", "inherit": "plain", "env": {"B": None}}
+    assert sglang_profile([BASE, child], "next", 8, {"A": "0", "B": "2", "C": "3"})["env"] == {"A": "1", "C": "3"}
+    with pytest.raises(AnsibleFilterError, match="sglang_server_environment: HF_TOKEN looks like a secret"):
+        sglang_profile([BASE], "plain", 8, {"HF_TOKEN": "s3cret"})
