@@ -38,7 +38,7 @@ PYTHON_OF_OLDEST = ((3, 10), (3, 12))
 # What of the plugins runs where.
 ON_TARGETS = ("module_utils", "modules")
 ON_CONTROLLER = ("action", "filter", "lookup")
-UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration/privileged", "tests/faults")
+UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration/privileged")
 EXAMPLE = ROOT / "inventory" / "example"
 DEMO_NODE = ROOT / ".demo" / "node"
 
@@ -231,6 +231,15 @@ def test_playbooks(session: nox.Session) -> None:
     folder = reports(session)
     places = session.posargs or ["tests/integration/playbooks"]
     tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *places)
+    refuse_nothing(session, folder)
+
+
+@nox.session(name="test-faults")
+def test_faults(session: nox.Session) -> None:
+    """Planted faults on simulated nodes: the verdict, and that nothing else happened."""
+    tools = Tools(session, "runtime")
+    folder = reports(session)
+    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *(session.posargs or ["tests/faults"]))
     refuse_nothing(session, folder)
 
 

@@ -5,6 +5,7 @@
 """Run nox sessions, two at a time, and end with a table and one line that counts the tests.
 
     python tests/tooling/run_sessions.py lint unit sanity
+    python tests/tooling/run_sessions.py --one-by-one test-playbooks test-lxc
 
 Each session's output goes to .nox/logs/SESSION.log and is printed when the session ends, so that two do not mix.
 The counts come from the junit files below .nox/reports/SESSION. A session of tests that ran none has failed.
@@ -30,7 +31,7 @@ import results
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AT_ONCE = 2
 # Sessions whose result is a number of tests; the others are checks that pass or fail as a whole.
-TESTS = frozenset({"unit", "unit-oldest", "sanity", "molecule", "test-playbooks", "test-lxc"})
+TESTS = frozenset({"unit", "unit-oldest", "sanity", "molecule", "test-playbooks", "test-faults", "test-lxc"})
 SHOWN_LINES = 25
 Result = t.Literal["passed", "failed", "skipped"]
 
@@ -167,6 +168,9 @@ def exit_code(outcomes: t.Sequence[Outcome]) -> int:
 
 
 def main(names: t.Sequence[str]) -> int:
+    # What plays a whole machine, or measures how soon something is noticed, cannot have company.
+    at_once = 1 if "--one-by-one" in names else AT_ONCE
+    names = [name for name in names if name != "--one-by-one"]
     if not names:
         print("Name at least one session; `nox --list` shows them.", file=sys.stderr)
         return 2
@@ -179,7 +183,7 @@ def main(names: t.Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, interrupted)
     signal.signal(signal.SIGINT, interrupted)
     try:
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             outcomes = list(pool.map(runner.run, names))
     except KeyboardInterrupt:
         print("Interrupted; every session was told to end.", file=sys.stderr)
