@@ -27,6 +27,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import 
 WORKER = re.compile(r"^sglang::scheduler")
 _RANK = re.compile(r"_(TP|PP|DP)(\d+)")
 _CONTAINER_RUNNERS = {"docker", "podman", "nerdctl"}
+_CONTAINER_CLIENTS = {*_CONTAINER_RUNNERS, "conmon"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +101,10 @@ def cmdline(pid: int, proc_root: str = "/proc") -> str:
         return ""
 
 
+def _program(line: str) -> str:
+    return os.path.basename(line.split(" ", maxsplit=1)[0])
+
+
 def all_processes(proc_root: str = "/proc") -> dict[int, Process]:
     try:
         names = os.listdir(proc_root)
@@ -166,7 +171,11 @@ def look_at_processes(
     main = processes.get(main_pid or 0)
     if main is not None:
         main = dataclasses.replace(main, cmdline=cmdline(main.pid, proc_root))
-    outside = main is not None and os.path.basename(main.cmdline.split(" ")[0]) in _CONTAINER_RUNNERS
+    outside = main is not None and _program(main.cmdline) in _CONTAINER_RUNNERS
+    # A podman container without a group of its own lives in that of the unit, beside its monitor.
+    outside = outside and not any(
+        _program(cmdline(pid, proc_root)) not in _CONTAINER_CLIENTS for pid in members - {main_pid}
+    )
     workers = []
     for pid in sorted(set(processes) if outside else members):
         line = cmdline(pid, proc_root)

@@ -187,6 +187,19 @@ def test_a_container_s_runner_is_not_the_server(proc: Proc) -> None:
     assert len(seen.workers) == 3
 
 
+def test_a_podman_whose_container_is_in_the_unit_s_group_is_the_server(proc: Proc) -> None:
+    """Without a group of its own the container lives in that of the unit, as does its monitor."""
+    group = "/system.slice/other.service"
+    proc.process(200, 1, "/usr/bin/podman run image", group=group)
+    proc.process(201, 1, "/usr/bin/conmon --api-version 1", group=group)
+    assert proc.look(main=200, group=group).outside
+    proc.process(202, 201, "/run/podman-init -- python3", group=group)
+    proc.process(203, 202, "sglang::scheduler_TP0", group=group)
+    seen = proc.look(main=200, group=group)
+    assert not seen.outside
+    assert seen.worker_ranks() == ("TP0",)
+
+
 def test_a_main_process_that_is_gone(proc: Proc) -> None:
     seen = proc.look(main=555, group="")
     assert (seen.main, seen.members, seen.workers) == (None, (), ())
