@@ -20,6 +20,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import LeftBehind, group_survivor
+from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account
 
 KILL_GRACE = 1.0  # how long a killed command may take to disappear; more than enough unless it is in state D
 
@@ -47,9 +48,10 @@ class Runner(t.Protocol):
 class CommandRunner:
     """The real Runner.
 
-    environment is added to that of this process. memory is the folder in which a command that had to be left behind
-    is remembered; while that process is there no second one of the same tool is started, and the result says
-    timed_out with its pid.
+    environment is added to that of this process, or is all there is without `inherit`. account is the user as whom the
+    command runs; only root can name another one. memory is the folder in which a command that had to be left behind is
+    remembered; while that process is there no second one of the same tool is started, and the result says timed_out
+    with its pid.
     """
 
     def __init__(
@@ -57,11 +59,14 @@ class CommandRunner:
         clock: Clock,
         *,
         environment: t.Mapping[str, str] | None = None,
+        inherit: bool = True,
+        account: Account | None = None,
         memory: str | None = None,
         kill_group: t.Callable[[int, int], None] = os.killpg,
     ) -> None:
         self._clock = clock
-        self._environment = {**os.environ, **(environment or {}), "LC_ALL": "C"}
+        self._environment = {**(os.environ if inherit else {}), **(environment or {}), "LC_ALL": "C"}
+        self._account = account
         self._memory = LeftBehind(memory)
         self._kill_group = kill_group
 
@@ -82,6 +87,7 @@ class CommandRunner:
                 stderr=subprocess.PIPE,
                 env=self._environment,
                 start_new_session=True,
+                **_identity(self._account),
             )
         except (OSError, ValueError) as error:
             return CommandResult(
@@ -183,6 +189,13 @@ class _Output:
 
     def text(self, number: t.Literal[0, 1]) -> str:
         return b"".join(self._parts[number]).decode("utf-8", "replace")
+
+
+def _identity(account: Account | None) -> dict[str, t.Any]:
+    """How subprocess is told to become that user. /: the folder of this process may be closed to it."""
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": sorted(account.gids), "cwd": "/"}
 
 
 def _start_error(error: Exception, found: str | None) -> str:

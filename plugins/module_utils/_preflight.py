@@ -19,6 +19,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import Runner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch import Launch
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 
@@ -56,7 +57,8 @@ class Context:
     majors: tuple[int, ...] | None = None
     service_user: str = ""
     service_group: str = ""
-    timeout: float = 10.0  # for one open or one command
+    timeout: float = 10.0  # for one open, one file or one command
+    launch: Launch | None = None  # without one only the node is looked at
     proc: Proc = dataclasses.field(default_factory=Proc)
     own_uid: int = dataclasses.field(default_factory=os.geteuid)
     stat: t.Callable[[str], os.stat_result] = os.stat

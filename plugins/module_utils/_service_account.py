@@ -22,6 +22,8 @@ class Account:
     name: str
     uid: int
     gids: frozenset[int]
+    gid: int  # that of the unit
+    home: str = "/"
 
     def may(self, found: os.stat_result, bits: int) -> bool:
         """Whether the permission bits grant all of these (4 read, 2 write, 1 search). The first class that fits
@@ -48,4 +50,5 @@ def find_account(user: str, group: str = "") -> Account:
             gid = (grp.getgrgid(int(group)) if group.isdecimal() else grp.getgrnam(group)).gr_gid
         except (KeyError, OverflowError):
             raise LookupError(f"the group {group} does not exist") from None
-    return Account(entry.pw_name, entry.pw_uid, frozenset(os.getgrouplist(entry.pw_name, gid)))
+    gids = frozenset(os.getgrouplist(entry.pw_name, gid))
+    return Account(entry.pw_name, entry.pw_uid, gids, gid, entry.pw_dir)

@@ -25,6 +25,15 @@ description:
     itself for a moment, because the device rules of a container can refuse what the mode allows. Nothing is opened
     that is not one of these devices.
   - C(driver_match) compares the version of the driver's library with that of the kernel module.
+  - The rest needs O(profile). C(arguments) asks the parser of the environment that will run the server whether it takes
+    what was rendered, as the service user and with no GPU in sight. All refusals are told, not only the first.
+  - C(model_files) looks whether the model is there and whole, by its index and by what each shard says of its length.
+    Only headers are read. C(context_length), C(tensor_parallel), C(trust_remote_code) and C(served_model_name) compare
+    its C(config.json) with the arguments.
+  - C(draft_model) does the same for the draft model of speculative decoding, and compares it with the target. SGLang
+    itself looks at it only after the whole target was loaded.
+  - C(disk_space) and C(shared_memory) look for room in O(folders) and in C(/dev/shm). C(unit_syntax) lets
+    C(systemd-analyze) read O(unit_text).
   - Fails where a check failed. It changes nothing.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
@@ -68,9 +77,85 @@ options:
       - The group of the unit, by name or number. By default the primary group of O(service_user).
     type: str
     default: ""
+  profile:
+    description:
+      - The launch as it was resolved and rendered. Without it only the node is looked at.
+    type: dict
+    suboptions:
+      args:
+        description:
+          - SGLang's options and their values, keys (secrets) left out.
+        type: dict
+        default: {}
+      argv:
+        description:
+          - What stands on the command line behind the configuration file.
+        type: list
+        elements: str
+        default: []
+      config:
+        description:
+          - The text of the configuration file, with placeholders of the form C(<<secret:NAME>>) for keys.
+        type: str
+        default: ""
+      env:
+        description:
+          - Environment variables of the server that matter to its parser or to the length of its context. Leave secrets
+            out.
+        type: dict
+        default: {}
+  python:
+    description:
+      - The command that starts the interpreter of the environment in which SGLang is installed, as a list. Where it is
+        empty the parser is not asked.
+    type: list
+    elements: str
+    default: []
+  parser_timeout:
+    description:
+      - How many seconds importing SGLang and parsing may take.
+    type: float
+    default: 120.0
+  model_timeout:
+    description:
+      - How many seconds reading one model folder may take. O(timeout) is for each file in it.
+    type: float
+    default: 120.0
+  folders:
+    description:
+      - The folders that the server writes into. Where one does not exist yet, the nearest above it counts.
+    type: list
+    elements: path
+    default: []
+  min_free_mib:
+    description:
+      - How many MiB must be free in each of O(folders).
+    type: int
+    default: 1024
+  min_shm_mib:
+    description:
+      - How many MiB must be free in C(/dev/shm), through which the ranks share data.
+    type: int
+    default: 1024
+  unit:
+    description:
+      - The name of the server's unit, with its suffix.
+    type: str
+    default: ""
+  unit_text:
+    description:
+      - The text of the unit that is about to be installed.
+    type: str
+    default: ""
+  systemd_scope:
+    description:
+      - Whose systemd runs the unit.
+    type: str
+    choices: [system, user]
+    default: system
   timeout:
     description:
-      - How many seconds opening one node may take.
+      - How many seconds opening one node, reading one file or one other step may take.
       - Where persistence mode is off and nobody uses the GPUs, opening a node starts the GPU, which takes seconds.
     type: float
     default: 15.0
@@ -88,6 +173,23 @@ EXAMPLES = r"""
   cleanslate.gpu.sglang_preflight:
     expected_count: 8
     service_user: sglang
+  become: true
+
+- name: Check a launch too
+  cleanslate.gpu.sglang_preflight:
+    expected_count: 8
+    service_user: sglang
+    python: [/opt/sglang/bin/python]
+    profile:
+      args:
+        model-path: /models/Kimi-K2.5
+        tp-size: 8
+        context-length: 131072
+      config: |
+        context-length: 131072
+        model-path: "/models/Kimi-K2.5"
+        tp-size: 8
+    folders: [/var/log/sglang, /etc/sglang]
   become: true
 
 - name: Say what is wrong and go on
@@ -148,10 +250,9 @@ msg:
     - All failures with their cures. Without any, what passed and what was not checked.
   returned: always
   type: str
-  sample: "Passed: service_user, device_nodes, device_kind, device_access, driver_match."
+  sample: "Passed: service_user, device_nodes, device_kind, device_access, driver_match, arguments, model_files."
 """
 
-import math
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -159,31 +260,62 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import Context, run_checks
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_arguments import arguments
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_devices import (
     device_access,
     device_kind,
     device_nodes,
     service_user,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_draft import draft_model
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_driver import driver_match
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_model import (
+    context_length,
+    model_files,
+    served_model_name,
+    tensor_parallel,
+    trust_remote_code,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_request import (
+    LAUNCH_ARGUMENTS,
+    check_timeouts,
+    launch_of,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_room import disk_space, shared_memory
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_unit import unit_syntax
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
+from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
     EXPECTATION_ARGUMENTS,
     expectation_from,
 )
 
-CHECKS = (service_user, device_nodes, device_kind, device_access, driver_match)
+CHECKS = (
+    service_user,
+    device_nodes,
+    device_kind,
+    device_access,
+    driver_match,
+    arguments,
+    model_files,
+    context_length,
+    draft_model,
+    tensor_parallel,
+    trust_remote_code,
+    served_model_name,
+    disk_space,
+    shared_memory,
+    unit_syntax,
+)
 
 
 def context_of(params: t.Mapping[str, t.Any]) -> Context:
     """ValueError names the option and the value that do not fit."""
-    timeout = params["timeout"]
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise ValueError(f"timeout is {timeout:g}; it must be a number of seconds above 0.")
+    check_timeouts(params, "timeout")
     user, group = params["service_user"].strip(), params["service_group"].strip()
     if group and not user:
         raise ValueError(f"service_group is {group}, but service_user is empty; name the user too.")
-    nodes = scan_request({**params, "scope": "own", "scan_timeout": timeout})
+    nodes = scan_request({**params, "scope": "own", "scan_timeout": params["timeout"]})
     clock = SystemClock()
     return Context(
         devices=nodes.devices,
@@ -191,17 +323,27 @@ def context_of(params: t.Mapping[str, t.Any]) -> Context:
         expectation=expectation_from({**params, "max_used_mib": 0}),
         service_user=user,
         service_group=group,
-        timeout=timeout,
+        timeout=params["timeout"],
         runner=CommandRunner(clock),
         clock=clock,
+        launch=launch_of(params, clock, reader_of(user, group)),
     )
+
+
+def reader_of(user: str, group: str) -> Account | None:
+    """As whom models are read. A user that does not exist is told by a check of its own."""
+    try:
+        return find_account(user, group) if user else None
+    except LookupError:
+        return None
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            **{name: SCAN_ARGUMENTS[name] for name in ("devices", "majors")},
+            **{name: SCAN_ARGUMENTS[name] for name in ("devices", "majors", "systemd_scope")},
             **{name: EXPECTATION_ARGUMENTS[name] for name in ("expected_count", "expected_uuids")},
+            **LAUNCH_ARGUMENTS,
             "service_user": {"type": "str", "default": ""},
             "service_group": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 15.0},

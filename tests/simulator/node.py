@@ -16,6 +16,8 @@ import sys
 import typing as t
 import uuid
 
+import model_folder
+
 HERE = os.path.dirname(os.path.realpath(__file__))
 MARK = "cleanslate_simulated_node"
 NAME = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
@@ -110,6 +112,7 @@ def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, por
             pass
     if not os.path.exists(os.path.join(node, "scenario.json")):
         write_atomically(os.path.join(node, "scenario.json"), json.dumps(EMPTY_SCENARIO, indent=2) + "\n")
+    model_folder.make(os.path.join(node, "models", "demo-397b"))
     for tool, text in launchers(node, python).items():
         write_atomically(os.path.join(node, "bin", tool), text, 0o755)
     write_atomically(os.path.join(node, "node.json"), json.dumps(about, indent=2) + "\n")

@@ -29,7 +29,7 @@ Block devices:
  99 nvidia-uvm
 """
 UUIDS = tuple(f"GPU-061bfd71-05da-2c88-8018-a460eaf5d6e{number}" for number in range(8))
-SGLANG = Account("sglang", 990, frozenset({990, 44}))
+SGLANG = Account("sglang", 990, frozenset({990, 44}), 990)
 
 
 def result(kind: int, mode: int, number: tuple[int, int] = (0, 0), uid: int = 0, gid: int = 0) -> os.stat_result:
@@ -79,7 +79,7 @@ class PreflightNode:
 
     def account(self, user: str, group: str) -> Account:
         if user == "root":
-            return Account("root", 0, frozenset({0}))
+            return Account("root", 0, frozenset({0}), 0)
         if user != "sglang":
             raise LookupError(f"the user {user} does not exist")
         return SGLANG

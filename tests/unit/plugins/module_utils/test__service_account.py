@@ -34,7 +34,7 @@ def test_permission_bits(mode: int, uid: int, gid: int, bits: int, may: bool) ->
 
 
 def test_root_may() -> None:
-    assert Account("root", 0, frozenset({0})).may(result(stat.S_IFCHR, 0, (195, 0), 5, 5), 6)
+    assert Account("root", 0, frozenset({0}), 0).may(result(stat.S_IFCHR, 0, (195, 0), 5, 5), 6)
 
 
 def test_an_account_by_name_and_by_number() -> None:
