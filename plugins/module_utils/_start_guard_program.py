@@ -74,7 +74,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--state-dir", default=STATE_FOLDER)
     made.add_argument("--lock-dir", default=LOCK_FOLDER)
     made.add_argument("--sweep-user", help="whose leftovers are removed; without it nothing is")
-    made.add_argument("--sweep-cache", action="append", default=[], help="a folder of JIT caches")
     for name, spec in _SHARED.items():
         option = f"--{name.replace('_', '-')}"
         if spec["type"] == "bool":
@@ -148,7 +147,7 @@ def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock) -> Guard:
     folder = GuardFolder(arguments.state_dir, arguments.unit)
     world = NodeGuardWorld(gpus, folder, voice, arguments.unit)
     if arguments.sweep_user:
-        world.search = _leftovers.Search(uid=_uid(arguments.sweep_user), caches=tuple(arguments.sweep_cache))
+        world.search = _search(arguments.sweep_user, os.environ)
     folder.prepare()
     options = GuardOptions(
         unit=arguments.unit,
@@ -168,11 +167,18 @@ def _value(given: t.Any, spec: t.Mapping[str, t.Any]) -> t.Any:
     return spec.get("default") if given is None else given
 
 
-def _uid(user: str) -> int:
+def _search(user: str, environment: t.Mapping[str, str]) -> _leftovers.Search:
+    """Where the server's libraries put what they compile: the guard has the unit's environment, as the server has."""
     try:
-        return pwd.getpwnam(user).pw_uid
+        account = pwd.getpwnam(user)
     except KeyError:
         raise ValueError(f"--sweep-user is {user!r}, and there is no such user on this machine") from None
+    cache = environment.get("XDG_CACHE_HOME") or os.path.join(account.pw_dir, ".cache")
+    folders = (
+        environment.get("TORCH_EXTENSIONS_DIR") or os.path.join(cache, "torch_extensions"),
+        environment.get("AITER_JIT_DIR") or os.path.join(account.pw_dir, ".aiter"),
+    )
+    return _leftovers.Search(uid=account.pw_uid, caches=tuple(path for path in folders if os.path.isabs(path)))
 
 
 def _run(guard: Guard, most: float) -> GuardVerdict:

@@ -64,7 +64,9 @@ class GuardFolder:
     def prepare(self) -> None:
         """Make it where it is missing. FolderRefused says what stands against it."""
         try:
-            os.makedirs(self._path, mode=0o755, exist_ok=True)
+            if not os.path.lexists(self._path):
+                os.makedirs(self._path)
+                os.chmod(self._path, 0o755)  # whatever the umask says
             found = os.lstat(self._path)
         except OSError as error:
             raise FolderRefused(f"cannot make the folder {self._path}: {error.strerror}") from error

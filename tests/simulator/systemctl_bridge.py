@@ -5,7 +5,7 @@
 """The systemctl of a simulated node: docker-systemctl-replacement, as user manager of NODE/home and NODE/run.
 
 Added here, because it lacks it: kill with --signal and --kill-whom, --no-block, --value, -p A,B; activating and
-deactivating while a job runs; Result and NRestarts and InvocationID; polls of 0.1 s where it sleeps 0.5 or 1 s.
+deactivating while a job runs; Result and NRestarts and InvocationID; EnvironmentFile= read at its time; polls of 0.1 s where it sleeps 0.5 or 1 s.
 Not imitated: cgroups (a stop reaches the main process and its descendants only), Restart= (nothing is watched, so
 NRestarts is always 0), exit statuses (a main process that ended by itself is "failed" with Result exit-code even after
 exit 0, and a stop is never "failed"), start limits, dependencies beyond order, timers, the system manager.
@@ -103,6 +103,21 @@ class Bridge:
         self.tool._system_folders = self.tool._init_folders = self.tool._preset_folders = []
         # Without this it keeps the states of all nodes together in one folder below /tmp, by unit name.
         self.tool.get_RUN = lambda root=False: os.path.join(node, "run")
+
+        self.read_environment_late()
+
+    def read_environment_late(self) -> None:
+        """systemd reads EnvironmentFile= before each command; the replacement reads it once, before ExecStartPre=."""
+        tool = self.tool
+        execve = tool.Systemctl.execve_from
+
+        def with_files(systemctl: t.Any, conf: t.Any, command: t.Any, env: dict[str, str]) -> t.Any:
+            files = systemctl.unitfiles
+            for name in conf.getlist("Service", "EnvironmentFile", []):
+                env.update(files.read_env_file(files.expand_special(name, conf)))
+            return execve(systemctl, conf, command, env)
+
+        tool.Systemctl.execve_from = with_files
 
     def run_tool(self, argv: t.Sequence[str]) -> int:
         sys.argv = ["systemctl", "--user", *argv]
