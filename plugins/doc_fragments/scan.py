@@ -39,8 +39,10 @@ options:
     default: []
   containers:
     description:
-      - Containers of Docker, Podman and their like whose processes may be signalled, with O(scope=own) only.
-      - Give the container id, or at least its first 12 characters. A machine of systemd-nspawn goes by its name.
+      - Containers of Docker, Podman and their like whose processes may be signalled, with O(scope=own) and
+        O(scope=unit) only.
+      - Give the container id, at least its first 12 characters, or the name by which C(docker) or C(podman) knows it. A
+        machine of systemd-nspawn goes by its name.
     type: list
     elements: str
     default: []
@@ -93,4 +95,18 @@ options:
     type: str
     choices: [system, user]
     default: system
+  port:
+    description:
+      - The port on which the server is to listen. Without it nobody looks who listens where.
+      - A process in O(scope) that listens there is a target where it belongs to one of O(units), has a GPU open, or is
+        an ancestor or a descendant of a target. That is how the launcher of a server started by hand is found, which
+        has the GPUs open without computing on them.
+      - Any other process that listens there is never signalled, and keeps the gate shut.
+      - With O(scope=lxc) the port is the one inside the containers.
+    type: int
+  host:
+    description:
+      - The address on which the server is to listen, with O(port). Who listens on another address is not in its way.
+    type: str
+    default: 0.0.0.0
 """

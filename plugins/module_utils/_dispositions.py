@@ -92,6 +92,7 @@ class Setting:
     unit_active: t.Mapping[str, bool | None] = dataclasses.field(default_factory=dict)
     gpu_of_relatives: t.Mapping[int, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     dead_on: t.Collection[str] = ()  # GPUs for which compute-apps names a process that does not exist
+    kin: t.Collection[int] = ()  # listeners on the server's port that are relatives of a target
 
 
 Ruling = tuple[Disposition, str]
@@ -118,9 +119,13 @@ def rule(claim: Claim, setting: Setting) -> Ruling:
     if protected:
         return "protected", protected
     member = _member(claim, setting.scope)
-    if claim.computes is None and not (member and raw.gpu_open):
+    in_the_way = bool(raw.listens) and (bool(member) or raw.gpu_open or raw.stat.pid in setting.kin)
+    counts = in_the_way or bool(member and raw.gpu_open)
+    if raw.listens and not raw.holds and not counts:
+        return "foreign", "has no GPU device open and is no relative of what would be released"
+    if claim.computes is None and not counts:
         return "foreign", "its mappings could not be read, so it is not known whether it computes"
-    if not claim.computes and not (member and raw.gpu_open):
+    if not claim.computes and not counts:
         return "monitor", "has device nodes open but maps no GPU and is not in nvidia-smi's compute-apps list"
     inside, reason = _in_scope(claim, setting, member)
     if not inside:
@@ -179,7 +184,7 @@ def _member(claim: Claim, scope: Scope) -> str:
             return f"belongs to {owner.node_unit}"
         if claim.started_from is not None and container is None:
             return f"was started from {claim.started_from}"
-    if scope.name == "own" and container is not None:
+    if scope.name in ("own", "unit") and container is not None:
         for wanted in scope.containers:
             if wanted == container.id or (len(wanted) >= _SHORT_ID and container.id.startswith(wanted)):
                 return f"belongs to {_place(owner)}, which is listed"
@@ -207,11 +212,12 @@ def _in_scope(claim: Claim, setting: Setting, member: str) -> tuple[bool, str]:
     if not claim.same_namespace:
         return False, "lives in another PID namespace"
     unit = owner.unit
+    does = "listens on the server's port" if claim.raw.listens and not claim.computes else "computes on this node"
     if owner.own_group:
-        return True, "computes on this node, in the same group of processes as this module"
+        return True, f"{does}, in the same group of processes as this module"
     if unit is None:
         kind = "a login session" if owner.session else "no unit"
-        return True, f"computes on this node and belongs to {kind} and no container"
+        return True, f"{does} and belongs to {kind} and no container"
     if owner.user_service:
         return False, f"belongs to {unit}, a service of user {claim.raw.user or claim.raw.status.uids[1:2]}"
     if setting.unit_active.get(unit) is False:

@@ -119,10 +119,12 @@ class _Pass:
     def run(self) -> t.Iterator[Item]:
         for pid in self._proc.pids():
             self._progress.at(pid, 0)
-            entry: ProcStat | None = try_read(lambda pid=pid: self._proc.stat(pid), None)
-            if entry is None or entry.kernel_thread or pid == os.getpid():
-                continue  # gone; without files; the one that looks
-            yield from self._look(entry)
+            try:
+                entry = self._proc.stat(pid)
+            except (OSError, ValueError):
+                continue  # it ended meanwhile
+            if not entry.kernel_thread and pid != os.getpid():  # without files; the one that looks
+                yield from self._look(entry)
 
     def _look(self, entry: ProcStat) -> t.Iterator[Item]:
         pid, proc = entry.pid, self._proc

@@ -23,7 +23,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import
     LookState,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import judge
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, PortOwner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import look_until_complete
 
@@ -92,6 +92,7 @@ class GateResult:
     history: tuple[HistoryEntry, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     holders: tuple[Holder, ...] = ()
+    port_owners: tuple[PortOwner, ...] = ()
     smi_state: LookState = "ok"
     would_open_after_release: bool | None = None
     reason: str = ""
@@ -106,6 +107,7 @@ class GateResult:
             "history": [entry.as_dict() for entry in self.history],
             "gpus": [gpu.as_dict() for gpu in self.gpus],
             "holders": [holder.as_dict() for holder in self.holders],
+            "port_owners": [owner.as_dict() for owner in self.port_owners],
             "smi_state": self.smi_state,
             "would_open_after_release": self.would_open_after_release,
         }
@@ -269,6 +271,7 @@ class _Gate:
             history=tuple(self._history),
             gpus=look.gpus,
             holders=self._holders.holders if self._holders is not None else (),
+            port_owners=self._holders.port_owners if self._holders is not None else (),
             smi_state=look.state,
             would_open_after_release=would_open,
             reason=finding.reason,

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Gpu, GpuLook, Judgement
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import unreadable_message, uses_gpus
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import describe_owner, strangers
 
 GateVerdict = t.Literal[
     "idle",
@@ -74,6 +75,7 @@ def assess(sample: Sample) -> Finding:
         _unanswered(sample)
         or _incomplete_hardware(sample)
         or _others(sample)
+        or _port(sample)
         or _unsure(sample)
         or _ours(sample)
         or (_empty(sample) if sample.judgement.verdict == "idle" else _unexplained(sample))
@@ -149,6 +151,20 @@ def _others(sample: Sample) -> Finding | None:
         "are yours.",
         "patience",
         pids=_pids(foreign),
+    )
+
+
+def _port(sample: Sample) -> Finding | None:
+    """Somebody who is not released listens where the server is to listen: it would load for minutes and then fail."""
+    left = strangers(sample.scan.port_owners) if sample.scan is not None else ()
+    if not left:
+        return None
+    return Finding(
+        "foreign",
+        f"The server's port is taken by others, who are not in scope and are left alone: "
+        f"{'; '.join(map(describe_owner, left))}. Stop them where they belong, or give the server another port.",
+        "patience",
+        pids=tuple(sorted(owner.pid for owner in left if owner.pid is not None)),
     )
 
 

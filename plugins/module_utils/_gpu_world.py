@@ -15,6 +15,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils import _allow_list,
 from ansible_collections.cleanslate.gpu.plugins.module_utils._allow_list import ALLOWED, AllowListError, read_allowed
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner, Runner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._container_names import with_container_ids
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions, GateResult, wait_idle
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuLook, GpuProcess
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
@@ -52,13 +53,14 @@ class GpuWorld:
         smi_timeout: float = 60.0,
         runner: Runner | None = None,
     ) -> None:
-        self.request = request
         self.clock = clock
         self.runner: Runner = runner or CommandRunner(clock)
+        self.request = with_container_ids(request, self.runner)
         self.systemd = Systemd(self.runner, request.systemd_scope)
         self._nvidia_smi = nvidia_smi
         self._smi_timeout = smi_timeout
         self._memo = FieldMemo()
+        self._relatives: set[Identity] = set()
 
     def look(self, processes: bool = True) -> GpuLook:
         return look(
@@ -71,7 +73,16 @@ class GpuWorld:
         )
 
     def scan(self, processes: t.Sequence[GpuProcess]) -> HolderScan:
-        return look_for_holders(self.request, processes, unit_states=self.systemd.active, clock=self.clock)
+        found = look_for_holders(
+            self.request,
+            processes,
+            unit_states=self.systemd.active,
+            clock=self.clock,
+            relatives=self._relatives,
+        )
+        # A launcher that has no GPU open outlives its workers, and after that nothing shows whose it was.
+        self._relatives.update(identity(holder) for holder in found.targets() if holder.listens)
+        return found
 
     def used_mib(self) -> int | None:
         """Memory of all GPUs together, None where that cannot be told."""

@@ -76,6 +76,7 @@ class Holder:
     devices: tuple[str, ...] = ()
     via: tuple[Via, ...] = ()
     computes: bool = False
+    listens: tuple[str, ...] = ()  # addresses of the server's port
     gpus: tuple[str, ...] = ()
     age_s: float | None = None
     wchan: str | None = None
@@ -85,9 +86,38 @@ class Holder:
     def as_dict(self) -> dict[str, t.Any]:
         """The public shape (RETURN of gpu_holders_info)."""
         result = dataclasses.asdict(self)
-        for key in ("devices", "via", "gpus"):
+        for key in ("devices", "via", "listens", "gpus"):
             result[key] = list(result[key])
         return result
+
+
+@dataclasses.dataclass(frozen=True)
+class PortOwner:
+    """A process that listens on the server's port. pid is None where none was seen to own the socket. ends_with_target:
+    it only passes the port on into a container that is to be stopped."""
+
+    address: str
+    pid: int | None = None
+    comm: str = ""
+    cmdline: str = ""  # redacted
+    user: str | None = None
+    unit: str | None = None
+    container: Container | None = None
+    dying: bool = False
+    disposition: Disposition = "foreign"
+    reason: str = ""
+    ends_with_target: bool = False
+
+    @property
+    def goes(self) -> bool:
+        """Whether a release frees the port from it."""
+        return self.disposition == "target" or self.dying or self.ends_with_target
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The public shape (RETURN of gpu_holders_info)."""
+        return {
+            key: value for key, value in dataclasses.asdict(self).items() if key not in ("dying", "ends_with_target")
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,13 +154,15 @@ class Scope:
 
 @dataclasses.dataclass(frozen=True)
 class HolderScan:
-    """One complete (or honestly incomplete) look at every process."""
+    """One complete (or honestly incomplete) look at every process. port_owners is empty where nobody listens on the
+    server's port, and where it was not asked for."""
 
     holders: tuple[Holder, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     complete: bool = True
     incomplete_reason: str = ""
     stale_nodes: tuple[StaleNode, ...] = ()
+    port_owners: tuple[PortOwner, ...] = ()
     seconds: float = 0.0
 
     def targets(self) -> tuple[Holder, ...]:

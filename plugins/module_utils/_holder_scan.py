@@ -4,7 +4,8 @@
 #
 # Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
 
-"""One pass over /proc: every process that holds a GPU device node, and every entry that could not be looked at."""
+"""One pass over /proc: every process that holds a GPU device node or listens on the server's port, and every entry
+that could not be looked at."""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import NodeMatcher, network_mounts
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ListeningOn
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import GONE, Proc, ProcStat, ProcStatus, try_read
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     Hold,
     Item,
     RawHolder,
+    RawPort,
     RawUnreadable,
     Surroundings,
 )
@@ -51,8 +54,24 @@ def _reading(what: str) -> t.Iterator[None]:
         raise _Denied(what, error.strerror or str(error)) from error
 
 
+class _Found:
+    """What one process has open or mapped so far: nodes, and sockets by inode. Dicts, as sets that keep their order."""
+
+    def __init__(self) -> None:
+        self.holds: dict[Hold, None] = {}
+        self.sockets: dict[int, None] = {}
+
+    def add(self, items: t.Iterable[Hold | int]) -> None:
+        for item in items:
+            if isinstance(item, int):
+                self.sockets[item] = None
+            else:
+                self.holds[item] = None
+
+
 class HolderReader:
-    """skip names (pid, step) pairs that blocked before: these are read in another way, or not at all."""
+    """skip names (pid, step) pairs that blocked before: these are read in another way, or not at all. port: who listens
+    there is looked for as well."""
 
     def __init__(
         self,
@@ -62,6 +81,7 @@ class HolderReader:
         *,
         progress: Progress | None = None,
         skip: t.Collection[tuple[int, int]] = (),
+        port: ListeningOn | None = None,
     ) -> None:
         self._proc = proc
         self._own_ns_depth: int | None = None
@@ -69,32 +89,63 @@ class HolderReader:
         self._majors = majors
         self._progress = progress
         self._skip = skip
+        self._port = port
+        self._sockets: dict[int, str] = {}
         self._nodes = NodeSet()
         self._matcher = NodeMatcher(self._nodes, proc)
 
     def read_all(self, compute_pids: t.Collection[int], parent_pid: int | None) -> t.Iterator[Item]:
         """Everything one scan needs. parent_pid is what this /proc calls the process that asked."""
-        self._prepare()
+        self._nodes = find_nodes(self._devices, self._majors, self._proc)
         stats, unknown = self._stats()
-        yield self._surroundings(stats, parent_pid)
+        surroundings = self._surroundings(stats, parent_pid)
+        yield surroundings
         yield from unknown
+        listening = self._listening(stats, surroundings)
+        self._match(listening or {})
         own = self._proc.own_pid()
+        owned: set[int] = set()
         for pid, entry in stats.items():
             if entry.kernel_thread or (pid == own != parent_pid):  # the forked child that reads is no holder
                 continue
-            yield from self._look(entry, compute_pids, stats)
+            for item in self._look(entry, compute_pids, stats):
+                if isinstance(item, RawHolder):
+                    owned.update(inode for inode, _address in item.listens)
+                yield item
+        if self._port is not None:
+            yield self._rest_of_port(listening, owned, stats, surroundings)
+
+    def _listening(self, stats: t.Mapping[int, ProcStat], surroundings: Surroundings) -> dict[int, str] | None:
+        if self._port is None:
+            return {}
+        return self._port.sockets(stats, surroundings.init_cgroup, surroundings.own_cgroup)
+
+    def _rest_of_port(
+        self,
+        before: dict[int, str] | None,
+        owned: t.Collection[int],
+        stats: t.Mapping[int, ProcStat],
+        surroundings: Surroundings,
+    ) -> RawPort:
+        """Sockets without an owner that were not closed meanwhile."""
+        if before is None:
+            return RawPort(problem=f"{self._proc.root}/net/tcp could not be read, so who listens is not known")
+        left = set(before).difference(owned)
+        now = self._listening(stats, surroundings) if left else {}
+        return RawPort(tuple(before[inode] for inode in sorted(left) if now is None or inode in now))
 
     def read_one(self, pid: int, compute_pids: t.Collection[int]) -> t.Iterator[Item]:
         """One process again, without its ancestry."""
-        self._prepare()
+        self._nodes = find_nodes(self._devices, self._majors, self._proc)
+        self._match(self._port.sockets_around(pid) if self._port is not None else {})
         self._may_read(pid, STAT)
         entry: ProcStat | None = try_read(lambda: self._proc.stat(pid), None)
         if entry is not None:
             yield from self._look(entry, compute_pids, {})
 
-    def _prepare(self) -> None:
-        self._nodes = find_nodes(self._devices, self._majors, self._proc)
-        self._matcher = NodeMatcher(self._nodes, self._proc)
+    def _match(self, sockets: dict[int, str]) -> None:
+        self._sockets = sockets
+        self._matcher = NodeMatcher(self._nodes, self._proc, sockets)
 
     def _may_read(self, pid: int, step: int) -> bool:
         """Say what is read next; False where this read blocked before."""
@@ -145,26 +196,26 @@ class HolderReader:
     def _look(
         self, entry: ProcStat, compute_pids: t.Collection[int], stats: t.Mapping[int, ProcStat]
     ) -> t.Iterator[RawHolder | RawUnreadable]:
-        holds: dict[Hold, None] = {}  # a set that keeps its order
+        found = _Found()
         denials: list[_Denied] = []
         living: list[ProcStat] = []
         try:
             for read in (self._fds, self._maps):
                 try:
-                    read(entry, living, holds)
+                    read(entry, living, found)
                 except _Denied as denied:
                     denials.append(denied)
         except OSError:
-            if not holds:
+            if not found.holds and not found.sockets:
                 return  # the process is gone
-        if holds or (entry.pid in compute_pids and not denials):
-            holder = self._details(entry, living, tuple(holds), "maps" not in (d.what for d in denials), stats)
+        if found.holds or found.sockets or (entry.pid in compute_pids and not denials):
+            holder = self._details(entry, living, found, "maps" not in (d.what for d in denials), stats)
             if holder is not None:
                 yield holder
         if denials and not self._ending(entry.pid):
-            yield self._unreadable(entry, denials[0], bool(holds))
+            yield self._unreadable(entry, denials[0], bool(found.holds))
 
-    def _fds(self, entry: ProcStat, living: list[ProcStat], holds: dict[Hold, None]) -> None:
+    def _fds(self, entry: ProcStat, living: list[ProcStat], found: _Found) -> None:
         """Open files of the leader; where it is dead or its table empty, those of the living threads, which are put
         into living. A dead leader is not asked: its table is empty, and closed to a plain user."""
         pid, proc = entry.pid, self._proc
@@ -172,7 +223,7 @@ class HolderReader:
         with _reading("fd"):
             folder = proc.path(pid, "fd")
             names = os.listdir(folder) if entry.alive else []
-            holds.update(dict.fromkeys(self._matcher.open_files(folder, names, "fd", avoid)))
+            found.add(self._matcher.open_files(folder, names, "fd", avoid))
             if names:
                 return
             for tid in proc.tids(pid):
@@ -189,9 +240,9 @@ class HolderReader:
                     if error.errno in GONE:
                         continue
                     raise
-                holds.update(dict.fromkeys(self._matcher.open_files(folder, names, "thread_fd", avoid)))
+                found.add(self._matcher.open_files(folder, names, "thread_fd", avoid))
 
-    def _maps(self, entry: ProcStat, living: t.Sequence[ProcStat], holds: dict[Hold, None]) -> None:
+    def _maps(self, entry: ProcStat, living: t.Sequence[ProcStat], found: _Found) -> None:
         """Mappings of the leader; where it is dead, of the first living thread that still has memory (they share)."""
         pid = entry.pid
         for tid in [None] if entry.alive else [task.pid for task in living]:
@@ -205,11 +256,11 @@ class HolderReader:
                 continue
             avoid = self._places_to_avoid(pid, MAPPED, MAPPED_LINKS, "maps")
             unknown = []
-            for found in self._matcher.mappings(maps, pid, tid, avoid):
-                if isinstance(found, str):
-                    unknown.append(found)
+            for mapped in self._matcher.mappings(maps, pid, tid, avoid):
+                if isinstance(mapped, str):
+                    unknown.append(mapped)
                 else:
-                    holds[found] = None
+                    found.add([mapped])
             if unknown:
                 raise _Denied("maps", f"the mapping of {unknown[0]} could not be looked up")
             return
@@ -267,16 +318,16 @@ class HolderReader:
         self,
         entry: ProcStat,
         living: t.Sequence[ProcStat],
-        holds: tuple[Hold, ...],
+        found: _Found,
         maps_read: bool,
         stats: t.Mapping[int, ProcStat],
     ) -> RawHolder | None:
-        """All there is to say about one holder. None where it neither holds nor is dying, or is gone."""
+        """All there is to say about one holder. None where it neither holds, listens nor is dying, or is gone."""
         proc, pid = self._proc, entry.pid
         self._may_read(pid, STATUS)
         status: ProcStatus = try_read(lambda: proc.status(pid), ProcStatus())
         dying = self._dying(entry, living, status)
-        if not holds and not dying:
+        if not found.holds and not found.sockets and not dying:
             return None
         tid = living[0].pid if living and not entry.alive else None
         argv: tuple[str, ...] = try_read(lambda: proc.argv(pid, tid), ()) if self._may_read(pid, LABEL) else ()
@@ -292,7 +343,7 @@ class HolderReader:
         return RawHolder(
             stat=now,
             status=status,
-            holds=holds,
+            holds=tuple(found.holds),
             dying=dying,
             cgroup=self._cgroup(pid, tid),
             argv=argv,
@@ -303,6 +354,7 @@ class HolderReader:
             pid_namespace=try_read(lambda: proc.pid_namespace(pid, tid), None),
             lineage=self._lineage(entry, stats),
             maps_read=maps_read,
+            listens=tuple((inode, self._sockets[inode]) for inode in found.sockets),
         )
 
     def _own_depth(self) -> int:

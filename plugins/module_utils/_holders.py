@@ -14,7 +14,12 @@ import os
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import Claim, Setting, rule
+from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import (
+    Claim,
+    Ruling,
+    Setting,
+    rule,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuProcess
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import (
     Container,
@@ -25,10 +30,17 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_scan import STEP_NAMES, HolderReader
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import owner_of
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ListeningOn, Port
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import (
+    address_of,
+    listening_relatives,
+    port_owners,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     Item,
     RawHolder,
+    RawPort,
     RawUnreadable,
     Surroundings,
 )
@@ -44,7 +56,8 @@ _MOST_RETRIES = 16
 
 @dataclasses.dataclass(frozen=True)
 class ScanRequest:
-    """What to look for and who may be signalled. timeout is in seconds, for all of the reading."""
+    """What to look for and who may be signalled. timeout is in seconds, for all of the reading. port: where the server
+    is to listen; whoever is in its way there is looked for as well."""
 
     scope: Scope
     devices: tuple[str, ...] = ("/dev/nvidia*",)
@@ -52,6 +65,7 @@ class ScanRequest:
     timeout: float = 30.0
     proc_root: str = "/proc"
     systemd_scope: SystemdScope = "system"  # whose systemd knows the units
+    port: Port | None = None
 
 
 def look_for_holders(
@@ -60,8 +74,10 @@ def look_for_holders(
     *,
     unit_states: UnitStates,
     clock: Clock,
+    relatives: t.Collection[tuple[int, int]] = (),
 ) -> HolderScan:
-    """Every process that has a GPU device node open or mapped. Never raises for what /proc looks like."""
+    """Every process that has a GPU device node open or mapped, and who listens on the port. Never raises for what /proc
+    looks like. relatives: (pid, start time) of listeners that an earlier look found to be relatives of a target."""
     began = clock.monotonic()
     proc = Proc(request.proc_root)
     listed: dict[int, list[str]] = {}
@@ -82,19 +98,27 @@ def look_for_holders(
     raws = [item for item in items if isinstance(item, RawHolder)]
     unreadable = tuple(_unreadable(item, surroundings) for item in items if isinstance(item, RawUnreadable))
     problems.extend(_doubts(request, surroundings, unreadable))
-    holders = _judge(raws, surroundings, request.scope, listed, processes, unit_states)
+    left = next((item for item in items if isinstance(item, RawPort)), RawPort())
+    problems.extend([left.problem] if left.problem else [])
+    judged = _judge(raws, surroundings, request.scope, listed, processes, unit_states, relatives)
     return HolderScan(
-        holders=holders,
+        holders=tuple(
+            _holder(claim, ruling, request.port)
+            for claim, ruling in judged
+            if claim.raw.holds or claim.raw.dying or ruling[0] == "target"
+        ),
         unreadable=unreadable,
         complete=not problems,
         incomplete_reason="; ".join(problems),
         stale_nodes=surroundings.nodes.stale,
+        port_owners=port_owners(request.port, judged, left),
         seconds=clock.monotonic() - began,
     )
 
 
 def hold_again(holder: Holder, request: ScanRequest) -> Holder | None:
-    """Right before a signal: the same process, still holding a node (or dying), in its present state; else None."""
+    """Right before a signal: the same process, still holding a node or the port (or dying), in its present state; else
+    None."""
     clock = SystemClock()
     items, problems = _read(
         request,
@@ -103,7 +127,7 @@ def hold_again(holder: Holder, request: ScanRequest) -> Holder | None:
         clock=clock,
     )
     raw = next((item for item in items if isinstance(item, RawHolder)), None)
-    if raw is None or raw.stat.start_time != holder.start_time or (problems and not raw.holds):
+    if raw is None or raw.stat.start_time != holder.start_time or (problems and not raw.holds and not raw.listens):
         return None
     return dataclasses.replace(
         holder,
@@ -130,7 +154,9 @@ def _read(
 
     def produce(progress: Progress) -> t.Iterator[Item]:
         proc = Proc(request.proc_root)
-        return ask(HolderReader(proc, request.devices, request.majors, progress=progress, skip=skip))
+        lxc = request.scope.lxc if request.scope.name == "lxc" else ()
+        port = None if request.port is None else ListeningOn(request.port, proc, lxc)
+        return ask(HolderReader(proc, request.devices, request.majors, progress=progress, skip=skip, port=port))
 
     while True:
         stall = min(_STALL_AGAIN if skip else _STALL, request.timeout / 3)
@@ -189,14 +215,15 @@ def _judge(
     listed: t.Mapping[int, t.Sequence[str]],
     processes: t.Sequence[GpuProcess],
     unit_states: UnitStates,
-) -> tuple[Holder, ...]:
+    relatives: t.Collection[tuple[int, int]],
+) -> tuple[tuple[Claim, Ruling], ...]:
     claims = [_claim(raw, surroundings, scope, listed) for raw in raws]
     others = sorted(
         {
             claim.owner.unit
             for claim in claims
             if scope.name == "own"
-            and claim.computes
+            and (claim.computes or claim.raw.listens)
             and claim.owner.unit is not None
             and claim.owner.container is None
             and not claim.owner.user_service
@@ -210,7 +237,12 @@ def _judge(
         gpu_of_relatives=_gpus_of_relatives(claims) if scope.gpus else {},
         dead_on=_dead_on(processes, claims) if scope.gpus else (),
     )
-    return tuple(_holder(claim, setting) for claim in claims)
+    rulings = [rule(claim, setting) for claim in claims]
+    kin = listening_relatives(claims, [disposition for disposition, _reason in rulings], relatives)
+    if kin:
+        setting = dataclasses.replace(setting, kin=kin)
+        rulings = [rule(claim, setting) for claim in claims]
+    return tuple(zip(claims, rulings))
 
 
 def _claim(raw: RawHolder, surroundings: Surroundings, scope: Scope, listed: t.Mapping[int, t.Sequence[str]]) -> Claim:
@@ -265,13 +297,13 @@ def _gpus_of_relatives(claims: t.Sequence[Claim]) -> dict[int, tuple[str, ...]]:
 
 def _dead_on(processes: t.Sequence[GpuProcess], claims: t.Sequence[Claim]) -> tuple[str, ...]:
     """GPUs on which compute-apps names a process that holds nothing here: dead, and its context lives on in a fork."""
-    held = {claim.raw.stat.pid for claim in claims}
+    held = {claim.raw.stat.pid for claim in claims if claim.raw.holds or claim.raw.dying}
     return tuple(dict.fromkeys(process.gpu_uuid for process in processes if process.pid not in held))
 
 
-def _holder(claim: Claim, setting: Setting) -> Holder:
+def _holder(claim: Claim, ruling: Ruling, port: Port | None) -> Holder:
     raw, owner = claim.raw, claim.owner
-    disposition, reason = rule(claim, setting)
+    disposition, reason = ruling
     return Holder(
         pid=raw.stat.pid,
         start_time=raw.stat.start_time,
@@ -289,6 +321,7 @@ def _holder(claim: Claim, setting: Setting) -> Holder:
         devices=tuple(dict.fromkeys(hold.path for hold in raw.holds)),
         via=tuple(dict.fromkeys(hold.via for hold in raw.holds)),
         computes=bool(claim.computes),
+        listens=tuple(dict.fromkeys(address_of(address, port) for _inode, address in raw.listens)),
         gpus=claim.gpus,
         age_s=raw.age_s,
         wchan=raw.wchan,
@@ -312,7 +345,10 @@ def describe(holder: Holder, index_of: t.Mapping[str, int] | None = None) -> str
         parts.append(f"unit {holder.unit}")
     known = index_of or {}
     gpus = [f"GPU {known[uuid]}" if uuid in known else uuid for uuid in holder.gpus]
-    parts.append(" ".join([*gpus, *_node_names(holder.devices)]) or "no node left")
+    holds = " ".join([*gpus, *_node_names(holder.devices)])
+    parts.append(holds or ("no GPU device open" if holder.listens else "no node left"))
+    if holder.listens:
+        parts.append(f"listens on {', '.join(holder.listens)}")
     if holder.age_s is not None:
         parts.append(f"{age_in_words(holder.age_s)} old")
     state = f"state {holder.state}" + (f" in {holder.wchan}" if holder.wchan else "")

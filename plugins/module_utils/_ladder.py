@@ -133,7 +133,7 @@ class _Run:
             survivors = self._targets()
         return ReleaseResult(
             verdict=verdict,
-            message=message.rstrip(".") + self._remark(),
+            message=message.rstrip(".") + self._remark() + rules.port_remark(self._now),
             holders=before.holders,
             left=self._now.holders,
             signalled=tuple(self._signalled),
@@ -143,6 +143,7 @@ class _Run:
             survivors=survivors,
             respawned_by=respawned_by,
             stale_nodes=before.stale_nodes,
+            port_owners=before.port_owners,
             notes=tuple(self._notes),
             elapsed_s=self._since_begin(),
             last_signal_at=self._last_signal_at,

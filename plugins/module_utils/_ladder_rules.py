@@ -13,7 +13,13 @@ import signal
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, StaleNode
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import (
+    Holder,
+    HolderScan,
+    PortOwner,
+    StaleNode,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import describe_owner, strangers
 
 ReleaseVerdict = t.Literal[
     "free", "released", "would_release", "dying", "survivors", "respawned", "incomplete", "foreign", "refused"
@@ -81,6 +87,7 @@ class ReleaseResult:
     survivors: tuple[Holder, ...] = ()
     respawned_by: str | None = None
     stale_nodes: tuple[StaleNode, ...] = ()
+    port_owners: tuple[PortOwner, ...] = ()
     notes: tuple[str, ...] = ()
     elapsed_s: float = 0.0
     last_signal_at: float | None = None  # or manager asked; on the clock that was passed in
@@ -166,6 +173,14 @@ def quiet_verdict(scan: HolderScan) -> tuple[ReleaseVerdict, str]:
     if foreign:
         return "foreign", "No target holds a GPU device, but others compute on these GPUs and were left alone"
     return "free", "No target holds a GPU device"
+
+
+def port_remark(scan: HolderScan) -> str:
+    """Who keeps the server's port whatever is released, as a sentence to follow another one."""
+    left = strangers(scan.port_owners)
+    if not left:
+        return ""
+    return f" The server's port is taken by others, who were left alone: {'; '.join(map(describe_owner, left))}."
 
 
 def unreadable_message(scan: HolderScan, nothing_done: bool) -> str:

@@ -31,9 +31,11 @@ class MappingUnknown(Exception):
 
 
 class NodeMatcher:
-    """Knows the nodes of one scan. Files met once are remembered: most mappings are the same few libraries."""
+    """Knows the nodes of one scan, and the inodes of sockets that are looked for as well. Files met once are
+    remembered: most mappings are the same few libraries."""
 
-    def __init__(self, nodes: NodeSet, proc: Proc) -> None:
+    def __init__(self, nodes: NodeSet, proc: Proc, sockets: t.Collection[int] = ()) -> None:
+        self._sockets = sockets
         self._nodes = nodes
         self._proc = proc
         self._by_number: dict[int, DeviceNode] = {}
@@ -65,8 +67,11 @@ class NodeMatcher:
         path = {"gpu": f"/dev/nvidia{gpu_minor}", "control": "/dev/nvidiactl"}.get(kind, f"/dev/char/{major}:{minor}")
         self._by_number[os.makedev(major, minor)] = DeviceNode(path, kind, ("chr", major, minor), gpu_minor)
 
-    def open_files(self, folder: str, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]) -> t.Iterator[Hold]:
-        """Holds among the open files of a task. avoid: mount points of servers that may not answer."""
+    def open_files(
+        self, folder: str, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]
+    ) -> t.Iterator[Hold | int]:
+        """Holds among the open files of a task, and as numbers the sockets. avoid: mount points of servers that may
+        not answer."""
         for name in names:
             path = f"{folder}/{name}"
             try:
@@ -77,6 +82,8 @@ class NodeMatcher:
                 if error.errno in (errno.EACCES, errno.EPERM):
                     raise
                 continue  # closed meanwhile, or a file whose server is gone: a device node answers
+            if stat.S_ISSOCK(found.st_mode) and found.st_ino in self._sockets:
+                yield found.st_ino
             node = self.node_of(found)
             if node is not None:
                 yield Hold(node.path, node.kind, node.minor, via)

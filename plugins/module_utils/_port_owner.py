@@ -16,7 +16,7 @@ import re
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import owner_of
-from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc, try_read
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 
 _SOCKET = re.compile(r"^socket:\[(\d+)\]$")
 _LISTEN = "0A"
@@ -152,13 +152,12 @@ class ListeningOn:
     def _one_of_each_namespace(self, pids: t.Iterable[int], init_cgroup: str, own_cgroup: str) -> list[int]:
         found: dict[str, int] = {}
         for pid in pids:
-            cgroup: str | None = try_read(lambda pid=pid: self._proc.cgroup(pid), None)
-            owner = owner_of(cgroup, init_cgroup, own_cgroup)
-            if owner.container is None or owner.nested is not None:
-                continue
-            if owner.container.kind == "lxc" and owner.container.id in self._lxc:
-                path = self._proc.path(pid, "ns", "net")
-                namespace: str | None = try_read(lambda path=path: os.readlink(path), None)
-                if namespace is not None:
-                    found.setdefault(namespace, pid)
+            try:
+                owner = owner_of(self._proc.cgroup(pid), init_cgroup, own_cgroup)
+                if owner.container is None or owner.nested is not None:
+                    continue
+                if owner.container.kind == "lxc" and owner.container.id in self._lxc:
+                    found.setdefault(os.readlink(self._proc.path(pid, "ns", "net")), pid)
+            except OSError:
+                continue  # it ended meanwhile
         return list(found.values())

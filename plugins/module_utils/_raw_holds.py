@@ -31,7 +31,8 @@ class RawHolder:
     """A process with holds (or one that is dying and named in compute-apps), and all that rules and people need.
 
     lineage are the pids and cgroup texts of its ancestors, nearest first. maps_read is False where the mappings could
-    not be read: then it is not known whether it computes.
+    not be read: then it is not known whether it computes. listens are the sockets (inode and address) on the server's
+    port that it has open; a process that has one is here even where it holds nothing.
     """
 
     stat: ProcStat
@@ -47,6 +48,7 @@ class RawHolder:
     pid_namespace: str | None = None
     lineage: tuple[tuple[int, str], ...] = ()
     maps_read: bool = True
+    listens: tuple[tuple[int, str], ...] = ()
 
     @property
     def gpu_open(self) -> bool:
@@ -83,4 +85,13 @@ class Surroundings:
     hidden_matter: bool
 
 
-Item = t.Union[Surroundings, RawHolder, RawUnreadable]
+@dataclasses.dataclass(frozen=True)
+class RawPort:
+    """What is left to say of the server's port: addresses with a socket that no process was seen to have open, or why
+    nothing is known."""
+
+    unowned: tuple[str, ...] = ()
+    problem: str = ""
+
+
+Item = t.Union[Surroundings, RawHolder, RawUnreadable, RawPort]

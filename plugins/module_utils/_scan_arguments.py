@@ -16,6 +16,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes impor
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope, ScopeName
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ANY_ADDRESS, Port
 
 SCOPES = ("unit", "own", "lxc", "all")
 
@@ -32,6 +33,8 @@ SCAN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "allow_foreign": {"type": "bool", "default": False},
     "scan_timeout": {"type": "float", "default": 30.0},
     "systemd_scope": {"type": "str", "choices": ["system", "user"], "default": "system"},
+    "port": {"type": "int"},
+    "host": {"type": "str", "default": ANY_ADDRESS},
 }
 
 _UNIT_SUFFIXES = (".service", ".scope", ".socket", ".slice", ".target", ".mount", ".timer")
@@ -64,6 +67,9 @@ def scan_request(params: t.Mapping[str, t.Any], proc_root: str = "/proc") -> Sca
     for major in majors or ():
         if not 0 < major < 4096:
             raise ValueError(f"majors holds {major}; a device major lies between 1 and 4095.")
+    number = params.get("port")
+    if number is not None and not 0 < number < 65536:
+        raise ValueError(f"port is {number}; a port lies between 1 and 65535.")
     return ScanRequest(
         scope=Scope(
             name=t.cast(ScopeName, name),
@@ -79,6 +85,7 @@ def scan_request(params: t.Mapping[str, t.Any], proc_root: str = "/proc") -> Sca
         timeout=timeout,
         proc_root=proc_root,
         systemd_scope=params.get("systemd_scope") or "system",
+        port=None if number is None else Port(number, params.get("host") or ANY_ADDRESS),
     )
 
 
@@ -90,8 +97,10 @@ def _relations(name: str, lists: t.Mapping[str, tuple[str, ...]], allow_foreign:
         raise ValueError("scope is 'lxc', but lxc is empty; give the VMIDs of the containers.")
     if name != "lxc" and lxc:
         raise ValueError(f"lxc is {', '.join(lxc)}, but scope is {name!r}; lxc goes with scope 'lxc' only.")
-    if name != "own" and containers:
-        raise ValueError(f"containers is {', '.join(containers)}, but scope is {name!r}; they go with 'own' only.")
+    if name not in ("own", "unit") and containers:
+        raise ValueError(
+            f"containers is {', '.join(containers)}, but scope is {name!r}; they go with 'own' and 'unit' only."
+        )
     if gpus and name not in ("unit", "lxc"):
         raise ValueError(f"gpus is {', '.join(gpus)}, but scope is {name!r}; they go with 'unit' and 'lxc' only.")
     if name == "all" and not allow_foreign:

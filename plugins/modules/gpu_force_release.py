@@ -266,6 +266,13 @@ respawned_by:
   returned: always
   type: str
   sample: PID 812 (/bin/sh /root/run.sh)
+port_owners:
+  description:
+    - Who listened on O(port) at the first look. See M(cleanslate.gpu.gpu_holders_info) for the fields.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 stale_nodes:
   description:
     - Device nodes that were found but are no nodes of the loaded driver. They were not looked for.
@@ -341,6 +348,7 @@ def as_result(released: Released) -> dict[str, t.Any]:
         "survivors": [holder.as_dict() for holder in result.survivors],
         "respawned_by": result.respawned_by,
         "stale_nodes": [node.as_dict() for node in result.stale_nodes],
+        "port_owners": [owner.as_dict() for owner in result.port_owners],
         "smi_state": released.smi_state,
         "gate": None if released.gate is None else released.gate.as_dict(),
         "elapsed_s": result.elapsed_s,

@@ -185,6 +185,12 @@ holders:
       type: bool
       returned: always
       sample: true
+    listens:
+      description: Where it listens on O(port), as address and port.
+      type: list
+      elements: str
+      returned: always
+      sample: []
     gpus:
       description: The UUIDs of the GPUs on which C(nvidia-smi) lists it.
       type: list
@@ -276,6 +282,14 @@ unreadable:
       type: str
       returned: always
       sample: PID 1 is never touched
+port_owners:
+  description:
+    - Who listens on O(port), with C(address), C(pid) (null where nobody could be seen), C(comm), C(cmdline), C(user),
+      C(unit), C(container), C(disposition) and C(reason), as in RV(holders). Only a V(target) would be signalled.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 stale_nodes:
   description: What O(devices) found that is no GPU device.
   returned: always
@@ -319,6 +333,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._container_names import with_container_ids
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuProcess
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe, look_for_holders
@@ -342,6 +357,7 @@ def as_result(
         "incomplete_reason": scan.incomplete_reason,
         "unreadable": [entry.as_dict() for entry in scan.unreadable],
         "stale_nodes": [node.as_dict() for node in scan.stale_nodes],
+        "port_owners": [owner.as_dict() for owner in scan.port_owners],
         "processes_state": processes_state,
         "pid_namespace": pid_namespace,
         "scan_seconds": round(scan.seconds, 3),
@@ -367,6 +383,7 @@ def main() -> None:
         nothing = HolderScan(complete=False, incomplete_reason=f"Nothing was looked at: {error}")
         module.fail_json(msg=str(error), changed=False, **as_result(nothing, "not_asked", pid_namespace, {}))
     runner = CommandRunner(clock)
+    request = with_container_ids(request, runner)
     processes: tuple[GpuProcess, ...] = ()
     state = "not_asked"
     index_of: dict[str, int] = {}

@@ -57,6 +57,7 @@ options:
     default: true
 notes:
   - Exactly one of O(expected_count) and O(expected_uuids) is needed.
+  - O(port) needs O(holders=true).
 requirements:
   - Linux
   - nvidia-smi
@@ -91,9 +92,9 @@ verdict:
   description:
     - V(idle) and, within O(settled_mib), V(settled) pass. Everything else fails, except in check mode V(busy) because
       of targets and V(dying).
-    - V(busy) means that targets hold the GPUs, V(foreign) that others do, V(dying) that the killed are still giving
-      memory back, V(draining) that nobody is left and the driver is not done yet, V(orphaned) that memory is held and
-      nobody can be seen who holds it.
+    - V(busy) means that targets hold the GPUs or O(port), V(foreign) that others do, V(dying) that the killed are still
+      giving memory back, V(draining) that nobody is left and the driver is not done yet, V(orphaned) that memory is
+      held and nobody can be seen who holds it.
     - V(settled) means that a few MiB stand still with nobody there, V(missing) that a GPU was not seen, V(faulty)
       that one is broken or divided by MIG, V(fabric_not_ready) that NVLink is not up yet, V(unknown) that something
       could not be read.
@@ -156,6 +157,13 @@ holders:
   type: list
   elements: dict
   sample: []
+port_owners:
+  description:
+    - Who listened on O(port) at the last scan. See M(cleanslate.gpu.gpu_holders_info) for the fields.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 smi_state:
   description:
     - What asking C(nvidia-smi) gave at the last look, V(ok) where it answered.
@@ -203,6 +211,8 @@ def main() -> t.NoReturn:
         check_smi_arguments(params)
         options = gate_options(params, module.check_mode)
         request = scan_request(params)
+        if request.port is not None and not params["holders"]:
+            raise ValueError(f"port is {request.port.number}, but holders is false, so nobody would look who listens.")
     except ValueError as error:
         module.fail_json(msg=str(error))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])

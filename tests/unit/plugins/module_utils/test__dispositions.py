@@ -180,6 +180,7 @@ def test_a_monitor_is_one_in_every_scope(owner: Ownership, scope: Scope) -> None
         (claim(IN_DOCKER, same_namespace=False), OWN, "foreign"),
         (claim(IN_DOCKER), dataclasses.replace(OWN, containers=("ab" * 6,)), "target"),
         (claim(IN_DOCKER, computes=False), dataclasses.replace(OWN, containers=("ab" * 32,)), "target"),
+        (claim(IN_DOCKER), Scope("unit", units=("sglang.service",), containers=("ab" * 32,)), "target"),
         (claim(IN_DOCKER), dataclasses.replace(OWN, containers=("abab",)), "foreign"),
         (claim(IN_DOCKER), dataclasses.replace(OWN, containers=("cd" * 6,)), "foreign"),
         (claim(UNIT_RUNS_PODMAN, same_namespace=False), OWN, "target"),

@@ -62,7 +62,7 @@ def test_everything_arrives() -> None:
         ({"scope": "unit"}, ["unit", "units is empty"]),
         ({"scope": "lxc"}, ["lxc is empty"]),
         ({"lxc": ["101"]}, ["lxc is 101", "own"]),
-        ({"scope": "unit", "units": ["x"], "containers": ["abc"]}, ["containers is abc", "unit"]),
+        ({"scope": "lxc", "lxc": ["101"], "containers": ["abc"]}, ["containers is abc", "lxc"]),
         ({"gpus": [UUID]}, ["gpus", UUID, "own"]),
         ({"scope": "unit", "units": ["x"], "gpus": ["0"]}, ["gpus", "'0'"]),
         ({"scope": "all"}, ["all", "allow_foreign"]),

@@ -18,8 +18,8 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_pro
 MODULE = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_holders_info"
 HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
 KEYS = {
-    "holders", "lines", "verdict", "complete", "incomplete_reason", "unreadable", "stale_nodes", "processes_state",
-    "pid_namespace", "scan_seconds", "changed",
+    "holders", "lines", "verdict", "complete", "incomplete_reason", "unreadable", "stale_nodes", "port_owners",
+    "processes_state", "pid_namespace", "scan_seconds", "changed",
 }  # fmt: skip
 UUID = "GPU-061bfd71-05da-2c88-8018-a460eaf5d6e7"
 
