@@ -39,7 +39,7 @@ _PYTHON_CURE = "Name the interpreter of the environment in which SGLang is insta
 _IMPORT_CURE = "Repair the environment; this shows the whole of it: {python} -c 'import sglang.srt.server_args'"
 _SLOW_CURE = (
     "See whether the environment lies on a mount that does not answer; where importing SGLang takes this long on a cold"
-    " cache, raise the module's parser_timeout."
+    " cache, raise sglang_server_parser_timeout."
 )
 # What a library says that does not find the GPU which is hidden from it here.
 _WANTS_GPU = ("cuda", "gpu", "nvidia", "nvml", "device")
@@ -91,7 +91,7 @@ def ask_parser(context: Context, launch: Launch) -> CommandResult:
             context.clock, environment=_environment(launch, account, folder), inherit=False, account=account
         )
         program = inspect.getsource(_sglang_parser_program)
-        question = json.dumps({"config": launch.config, "argv": list(launch.argv)})
+        question = json.dumps({"config": launch.config, "argv": list(launch.argv), "seconds": launch.parser_timeout})
         return runner([*launch.python, "-c", program, question], launch.parser_timeout)
     finally:
         with contextlib.suppress(OSError):

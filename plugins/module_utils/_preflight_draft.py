@@ -25,7 +25,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch i
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_model import (
     effective_context,
     faults_of,
-    repository,
     target_config,
 )
 
@@ -52,9 +51,10 @@ def draft_model(context: Context) -> Check:
     if not algorithm or algorithm == "NONE":
         return not_checked(name, "the profile uses no speculative decoding")
     faults = list(_steps(launch, algorithm))
-    path = launch.text(_DRAFT)
+    named = launch.text(_DRAFT)
+    path, elsewhere = launch.place(named) if named else ("", "")
     target = _target(launch)
-    if path and not repository(path):
+    if path:
         reading = launch.read(path, launch.text("speculative-draft-load-format") or launch.load_format)
         faults += faults_of(reading)
         if reading.config and target is not None:
@@ -62,7 +62,7 @@ def draft_model(context: Context) -> Check:
         said = f"{path} is complete and fits the target" if target is not None else ""
         unsure = "" if said else f"{path} is complete, but the target's config.json could not be compared with it"
     else:
-        missing, unsure, said = _without_folder(algorithm, path, target)
+        missing, unsure, said = ([], elsewhere, "") if elsewhere else _without_draft(algorithm, target)
         faults += missing
     if faults:
         return failed(name, faults)
@@ -70,9 +70,10 @@ def draft_model(context: Context) -> Check:
 
 
 def _target(launch: Launch) -> ModelConfig | None:
-    if not launch.model_path or repository(launch.model_path):
+    path = launch.place(launch.model_path)[0]
+    if not path:
         return None
-    reading = launch.read(launch.model_path, launch.load_format)
+    reading = launch.read(path, launch.load_format)
     return target_config(launch, reading) if reading.config else None
 
 
@@ -83,10 +84,8 @@ def _steps(launch: Launch, algorithm: str) -> t.Iterator[Fault]:
         yield Fault(f"the profile gives {', '.join(given)} but not {lacking}", _STEPS_CURE)
 
 
-def _without_folder(algorithm: str, path: str, target: ModelConfig | None) -> tuple[list[Fault], str, str]:
-    """Faults, or why it cannot be told, or what passed, where there is no folder of a draft model to look at."""
-    if path:
-        return [], f"{path} is no absolute path, SGLang looks for it in its cache or on a hub", ""
+def _without_draft(algorithm: str, target: ModelConfig | None) -> tuple[list[Fault], str, str]:
+    """Faults, or why it cannot be told, or what passed, where the profile names no draft model."""
     if algorithm in _ALWAYS_SEPARATE:
         return [Fault(f"{algorithm} needs a draft model, and the profile names none", _PATH_CURE)], "", ""
     if algorithm not in _OF_TARGET:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import typing as t
 
@@ -38,6 +39,7 @@ class Launch:
     unit_text: str = ""
     systemd_scope: str = "system"
     folders: tuple[str, ...] = ()  # what the server writes into
+    volumes: tuple[str, ...] | None = None  # HOST:CONTAINER[:OPTIONS], where it runs in a container
     min_free_mib: int = 0
     min_shm_mib: int = 0
 
@@ -56,6 +58,17 @@ class Launch:
             return default
         found = _COUNT.fullmatch(str(value).strip())
         return int(float(found.group(1)) * _SUFFIXES[found.group(2)]) if found else None
+
+    def place(self, path: str) -> tuple[str, str]:
+        """Where on this node a model is, or else why it cannot be looked at."""
+        if not path.startswith("/"):
+            return "", f"{path} is no absolute path, SGLang looks for it in its cache or on a hub"
+        if self.volumes is None:
+            return path, ""
+        for host, inside in sorted((_volume(volume) for volume in self.volumes), key=lambda pair: -len(pair[1])):
+            if host.startswith("/") and (path == inside or path.startswith(inside.rstrip("/") + "/")):
+                return os.path.normpath(os.path.join(host, os.path.relpath(path, inside))), ""
+        return "", f"{path} is in no folder of this node that the container gets"
 
     @property
     def model_path(self) -> str:
@@ -77,3 +90,8 @@ class Launch:
     @property
     def longer_context_allowed(self) -> bool:
         return str(self.environment.get(OVERWRITE, "")).strip().lower() in ("1", "true", "yes", "y")
+
+
+def _volume(text: str) -> tuple[str, str]:
+    host, _colon, rest = text.partition(":")
+    return host, rest.partition(":")[0] or host

@@ -30,7 +30,7 @@ _CURES = {
 }
 _BLOCKED_CURE = (
     "See whether the mount answers (`stat` and `df` on it, `dmesg`); where reading a model really takes this long,"
-    " raise the module's model_timeout."
+    " raise sglang_server_model_timeout."
 )
 _CONTEXT_CURE = (
     f"Lower context-length, or leave it out; {OVERWRITE}: 1 in the profile's env lets SGLang go beyond what the model"
@@ -44,20 +44,16 @@ _TRUST_CURE = (
 _KNOWN_TYPES = ("deepseek_v2", "deepseek_v3", "llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe")
 
 
-def repository(path: str) -> bool:
-    """A name on a hub, which is looked up in a cache or on the network."""
-    return not path.startswith(("/", "~", "./", "../"))
-
-
-def look_at(name: str, launch: Launch | None, path: str, what: str) -> tuple[Check | None, ModelReading]:
-    """A reading of the model at this path, or the check that says why there is none to look at."""
-    nothing = ModelReading(path)
+def look_at(name: str, launch: Launch | None) -> tuple[Check | None, ModelReading]:
+    """A reading of the model, or the check that says why there is none to look at."""
+    nothing = ModelReading("")
     if launch is None:
         return not_checked(name, NO_PROFILE), nothing
+    if not launch.model_path:
+        return not_checked(name, "the profile names no model"), nothing
+    path, why = launch.place(launch.model_path)
     if not path:
-        return not_checked(name, f"the profile names no {what}"), nothing
-    if repository(path):
-        return not_checked(name, f"{path} is no absolute path, SGLang looks for it in its cache or on a hub"), nothing
+        return not_checked(name, why), nothing
     reading = launch.read(path, launch.load_format)
     if name != "model_files" and not reading.config:
         return not_checked(name, f"there is no config.json of {path} to look at"), nothing
@@ -72,24 +68,32 @@ def model_files(context: Context) -> Check:
     """Everything that the load needs is there, and whole."""
     name = "model_files"
     launch = context.launch
-    skipped, reading = look_at(name, launch, launch.model_path if launch else "", "model")
+    skipped, reading = look_at(name, launch)
     if skipped is not None or launch is None:
         return skipped or not_checked(name, NO_PROFILE)
     faults = faults_of(reading)
-    tokenizer = launch.text("tokenizer-path")
-    if not launch.flag("skip-tokenizer-init") and not faults:
-        where = launch.read(tokenizer, "") if tokenizer and not repository(tokenizer) else reading
-        if where is not reading and (where.blocked or any(flaw.kind in ("absent", "closed") for flaw in where.flaws)):
-            faults += faults_of(where)
-        elif not where.tokenizer and (where is not reading or not tokenizer):
-            some = ", ".join(TOKENIZERS[:4])
-            faults.append(Fault(f"{where.path} has no tokenizer (none of {some}, …)", _CURES["incomplete"]))
+    if not faults and not launch.flag("skip-tokenizer-init"):
+        faults = _tokenizer(launch, reading)
     if faults:
         return failed(name, faults)
     if launch.load_format not in PATTERNS:
         return passed(name, f"{reading.path} is there; load-format {launch.load_format}: no weights were looked for")
     size = reading.bytes / 2**30
     return passed(name, f"{reading.path} is complete, {len(reading.weights)} files of weights, {size:.1f} GiB")
+
+
+def _tokenizer(launch: Launch, model: ModelReading) -> list[Fault]:
+    """In the model's folder, or where the profile says. One on a hub cannot be looked at."""
+    other = launch.text("tokenizer-path")
+    path = launch.place(other)[0] if other else model.path
+    if not path:
+        return []
+    reading = launch.read(path, "") if other else model
+    if reading.blocked or any(flaw.kind in ("absent", "closed") for flaw in reading.flaws):
+        return faults_of(reading)
+    if reading.tokenizer:
+        return []
+    return [Fault(f"{path} has no tokenizer (none of {', '.join(TOKENIZERS[:4])}, …)", _CURES["incomplete"])]
 
 
 def faults_of(reading: ModelReading) -> list[Fault]:
@@ -112,7 +116,7 @@ def context_length(context: Context) -> Check:
     """The model has the context that is asked for."""
     name = "context_length"
     launch = context.launch
-    skipped, reading = look_at(name, launch, launch.model_path if launch else "", "model")
+    skipped, reading = look_at(name, launch)
     if skipped is not None or launch is None:
         return skipped or not_checked(name, NO_PROFILE)
     config = target_config(launch, reading)
@@ -135,7 +139,7 @@ def tensor_parallel(context: Context) -> Check:
     """The model can be cut into so many pieces."""
     name = "tensor_parallel"
     launch = context.launch
-    skipped, reading = look_at(name, launch, launch.model_path if launch else "", "model")
+    skipped, reading = look_at(name, launch)
     if skipped is not None or launch is None:
         return skipped or not_checked(name, NO_PROFILE)
     config = target_config(launch, reading)
@@ -181,7 +185,7 @@ def trust_remote_code(context: Context) -> Check:
     """A model that brings code of its own needs leave to run it."""
     name = "trust_remote_code"
     launch = context.launch
-    skipped, reading = look_at(name, launch, launch.model_path if launch else "", "model")
+    skipped, reading = look_at(name, launch)
     if skipped is not None or launch is None:
         return skipped or not_checked(name, NO_PROFILE)
     if not target_config(launch, reading).custom_code:

@@ -31,6 +31,7 @@ LAUNCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "python": {"type": "list", "elements": "str", "default": []},
     "parser_timeout": {"type": "float", "default": 120.0},
     "model_timeout": {"type": "float", "default": 120.0},
+    "volumes": {"type": "list", "elements": "str"},
     "folders": {"type": "list", "elements": "path", "default": []},
     "min_free_mib": {"type": "int", "default": 1024},
     "min_shm_mib": {"type": "int", "default": 1024},
@@ -81,6 +82,7 @@ def launch_of(params: t.Mapping[str, t.Any], clock: Clock, account: Account | No
         unit_text=params["unit_text"],
         systemd_scope=params["systemd_scope"],
         folders=tuple(params["folders"]),
+        volumes=None if params["volumes"] is None else tuple(params["volumes"]),
         min_free_mib=params["min_free_mib"],
         min_shm_mib=params["min_shm_mib"],
     )

@@ -8,7 +8,8 @@
 
 The text of this file is run by the interpreter of the environment in which SGLang is installed, so it knows nothing of
 this collection. It stops where the arguments are parsed: what SGLang does with them next looks at the GPUs. The
-question is JSON in the first argument ("config", "argv"), the answer is one line of JSON after MARK on stdout.
+question is JSON in the first argument ("config", "argv", "seconds"), the answer is one line of JSON after MARK on
+stdout.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import typing as t
@@ -143,7 +145,10 @@ def main() -> None:
     os.dup2(2, 1)  # what imports print is no answer
     os.nice(10)
     try:
-        found = answer(json.loads(sys.argv[1]))
+        question = json.loads(sys.argv[1])
+        # Whoever waits for it kills it, but not in a container, whose client only is killed.
+        signal.alarm(int(question["seconds"]) + 1)
+        found = answer(question)
     except BaseException as error:  # noqa: BLE001 whatever an import raises, it is the answer
         lines = str(error).strip().splitlines()
         found = {"version": version(), "error": f"{type(error).__name__}: {lines[-1] if lines else ''}"}

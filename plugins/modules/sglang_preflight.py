@@ -121,6 +121,13 @@ options:
       - How many seconds reading one model folder may take. O(timeout) is for each file in it.
     type: float
     default: 120.0
+  volumes:
+    description:
+      - Where the server runs in a container, what that gets of the node, as C(HOST:CONTAINER[:OPTIONS]). Models are
+        then looked for through these. An empty list is a container that gets nothing.
+      - By default the server runs on the node itself.
+    type: list
+    elements: str
   folders:
     description:
       - The folders that the server writes into. Where one does not exist yet, the nearest above it counts.
