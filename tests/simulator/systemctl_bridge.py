@@ -5,7 +5,8 @@
 """The systemctl of a simulated node: docker-systemctl-replacement, as user manager of NODE/home and NODE/run.
 
 Added here, because it lacks it: kill with --signal and --kill-whom, --no-block, --value, -p A,B; activating and
-deactivating while a job runs; Result and NRestarts and InvocationID; EnvironmentFile= read at its time; polls of 0.1 s where it sleeps 0.5 or 1 s.
+deactivating while a job runs; Result and NRestarts and InvocationID; EnvironmentFile= read at its time;
+polls of 0.1 s where it sleeps 0.5 or 1 s.
 Not imitated: cgroups (a stop reaches the main process and its descendants only), Restart= (nothing is watched, so
 NRestarts is always 0), exit statuses (a main process that ended by itself is "failed" with Result exit-code even after
 exit 0, and a stop is never "failed"), start limits, dependencies beyond order, timers, the system manager.
