@@ -123,7 +123,15 @@ _CAUSES: tuple[tuple[re.Pattern[str], Guess], ...] = tuple(
         ),
     )
 )
+REFUSED = Guess(
+    "The start guard found GPUs that were not idle, so the server was never started.",
+    "Release the holder it names (relaunch.yml or release.yml, or end it by hand); each start asks the guard again.",
+)
 _EXITS = {
+    0: Guess(
+        "The server ended by itself with exit 0 before it was ready: somebody stopped it, or a part of it ended quietly.",
+        "See in the unit's journal who stopped it; else read the log upwards from its end for the first odd line.",
+    ),
     2: Guess(
         "The server refused its arguments (exit 2).",
         "The last lines name the argument; compare it with python -m sglang.launch_server --help of this version.",
@@ -140,6 +148,10 @@ _EXITS = {
     203: Guess("systemd could not execute the unit's program (exit 203).", "Check the python path of the profile."),
     217: Guess("The unit's user does not exist (exit 217).", "Create the service user or correct the unit."),
 }
+_AFTER_SHARDS = Guess(
+    "Every shard was read and then nothing more was heard: one rank hangs while it prepares its weights, and all wait.",
+    "Take a py-spy dump of every scheduler: the odd one out hangs. Look for NVRM: Xid in the host's kernel log.",
+)
 _STALLS = {
     "guard": Guess(
         "The unit's start guard is still waiting for idle GPUs.",
@@ -199,6 +211,9 @@ def from_exit(exit_status: int | None, signal: bool) -> Guess | None:
     return _EXITS.get(exit_status)
 
 
-def from_stall(stage: str) -> Guess | None:
-    """Why a start may stand still at this stage."""
-    return _STALLS.get(stage)
+def from_stall(stage: str, all_shards: bool = False) -> Guess | None:
+    """Why a start may stand still at this stage.
+
+    :param all_shards: the progress bar of the weights has reached its end.
+    """
+    return _AFTER_SHARDS if all_shards and stage in ("load_weights", "load_draft_weights") else _STALLS.get(stage)

@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_fill import AskMemory, GpuFill
 from ansible_collections.cleanslate.gpu.plugins.module_utils._guard_report import Report, refusal
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess import (
+    REFUSED,
     Guess,
     from_exit,
     from_lines,
@@ -215,7 +216,9 @@ class Wait:
         self, verdict: str, reason: str, finished: bool, look: HealthLook, now: float, guard: Report | None
     ) -> WaitResult:
         state = self._state
-        guess = self._guess(verdict, look) if finished and verdict != "ready" else None
+        guess = None
+        if finished and verdict != "ready":
+            guess = REFUSED if verdict == "failed" and refusal(guard) else self._guess(verdict, look)
         return WaitResult(
             verdict=verdict,
             reason=reason,
@@ -230,7 +233,9 @@ class Wait:
 
     def _guess(self, verdict: str, look: HealthLook) -> Guess | None:
         log, unit = self._state.log, look.seen.unit
-        stalled = from_stall(look.stage or log.stage) if verdict in ("no_progress", "starting", "hung") else None
+        all_shards = log.steps is not None and log.steps.done >= log.steps.total
+        standing = verdict in ("no_progress", "starting", "hung")
+        stalled = from_stall(look.stage or log.stage, all_shards) if standing else None
         # Ordinary lines name errors too: only lines of trouble count, and the last ones of a run that is not sure.
         lines = (*log.earlier_failures, *log.failures, *(() if log.tail else log.last_lines()))
         exited = from_exit(unit.exit_status, unit.exit_by_signal) if unit is not None else None

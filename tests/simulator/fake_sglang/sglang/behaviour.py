@@ -16,6 +16,7 @@ STAGES: dict[str, float] = {
     "arguments": 0.0,
     "init": 0.02,
     "weights": 0.10,
+    "loaded": 0.69,  # all shards are read
     "kv_cache": 0.70,
     "graph": 0.80,
     "bind": 1.0,
@@ -39,6 +40,7 @@ class Behaviour:
     release_tail: t.Sequence[float] = (4, 1.0)
     compile_workers: int = 2
     served_model: str | None = None  # answers with another name than the configured one
+    key_refusal: int = 401  # the status for a wrong key; a proxy in front of the real one says 403
     generation_s: float = 0.0
     requests_running: int = 0
     requests_finish_s: float | None = None  # they end this long after SIGTERM; never without

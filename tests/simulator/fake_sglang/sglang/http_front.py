@@ -77,7 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return False
         if self.headers.get("authorization") == "Bearer " + key:
             return False
-        self.reply(401, {"error": "Unauthorized"})
+        self.reply(self.state.behaviour.key_refusal, {"error": "Unauthorized"})
         return True
 
     def do_HEAD(self) -> None:

@@ -85,6 +85,7 @@ class Launcher:
         self.reach("weights")
         self.log("Load weight begin. avail mem=94.50 GB", 0)
         self.show_shards()
+        self.reach("loaded")
         self.log(
             f"Load weight end. elapsed={0.6 * self.behaviour.load_s:.2f} s, type=SimulatedForCausalLM, "
             f"avail mem={94.5 - 0.6 * gib:.2f} GB, mem usage={0.6 * gib:.2f} GB.",
@@ -258,7 +259,8 @@ class Launcher:
             os.kill(os.getpid(), int(how["signal"]))
             time.sleep(1)
         code = int(how.get("exit_code", 1))
-        self.log(f"Scheduler hit an exception: simulated death with exit code {code}", 0 if self.below else None)
+        words = how.get("says", f"Scheduler hit an exception: simulated death with exit code {code}")
+        self.log(words, 0 if self.below else None)
         self.end_workers()
         os._exit(code)
 

@@ -133,6 +133,7 @@ def test_a_refusal_of_the_guard_is_named_as_the_cause(changes: dict[str, t.Any])
     assert result.verdict == "failed"
     assert result.waited <= 12
     assert "its start guard did not let it start: GPU 3 is held by 4711" in result.message()
+    assert "Release the holder it names" in result.message()
 
 
 def test_what_a_look_in_the_middle_of_a_change_shows_once_ends_nothing() -> None:

@@ -26,6 +26,16 @@ def test_silence_ends_the_wait_and_names_what_may_stall() -> None:
     assert "NCCL" in result.guess.cause
 
 
+@pytest.mark.parametrize(("done", "cause"), [(63, "Loading weights stands still"), (64, "Every shard was read")])
+def test_silence_after_the_last_shard_is_told_from_a_slow_disk(done: int, cause: str) -> None:
+    world = World().says(0, "Load weight begin.")
+    world.log.append((30, f"Multi-thread loading shards: {done}% Completed | {done}/64 [x]"))
+    result = world.wait(progress_timeout=100.0)
+    assert (result.verdict, result.waited) == ("no_progress", 130.0)
+    assert result.guess is not None
+    assert cause in result.guess.cause
+
+
 def test_one_line_a_minute_is_progress() -> None:
     world = World().at(1000, health=200)
     for minute in range(20):
