@@ -127,11 +127,11 @@ REFUSED = Guess(
     "The start guard found GPUs that were not idle, so the server was never started.",
     "Release the holder it names (relaunch.yml or release.yml, or end it by hand); each start asks the guard again.",
 )
+CLEAN_EXIT = Guess(
+    "The server ended by itself with exit 0 before it was ready: it was told to, or a part of it ended quietly.",
+    "See in the unit's journal who stopped it; else read the log upwards from its end for the first odd line.",
+)
 _EXITS = {
-    0: Guess(
-        "The server ended by itself with exit 0 before it was ready: somebody stopped it, or a part of it ended quietly.",
-        "See in the unit's journal who stopped it; else read the log upwards from its end for the first odd line.",
-    ),
     2: Guess(
         "The server refused its arguments (exit 2).",
         "The last lines name the argument; compare it with python -m sglang.launch_server --help of this version.",

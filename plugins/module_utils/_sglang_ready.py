@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_fill import AskMemory, GpuFill
 from ansible_collections.cleanslate.gpu.plugins.module_utils._guard_report import Report, refusal
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess import (
+    CLEAN_EXIT,
     REFUSED,
     Guess,
     from_exit,
@@ -239,7 +240,8 @@ class Wait:
         # Ordinary lines name errors too: only lines of trouble count, and the last ones of a run that is not sure.
         lines = (*log.earlier_failures, *log.failures, *(() if log.tail else log.last_lines()))
         exited = from_exit(unit.exit_status, unit.exit_by_signal) if unit is not None else None
-        return stalled or from_lines(lines) or exited
+        quietly = CLEAN_EXIT if verdict == "failed" and unit is not None and unit.exit_status == 0 else None
+        return stalled or from_lines(lines) or exited or quietly
 
     def _update_log(self, unit: UnitState | None, since: float | None) -> LogState:
         state = self._state

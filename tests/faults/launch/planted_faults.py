@@ -74,7 +74,7 @@ LOAD: tuple[LoadFault, ...] = (
                           "context_length (262144) is greater than the derived context_length (131072).")),
     LoadFault("killed for memory (exit 137)", "failed", "ended by SIGKILL", server=dies("weights", signal=9),
               stage="init_distributed"),
-    LoadFault("crash with exit 0", "failed", "auto-restart", server=dies("graph", exit_code=0, says="Shutting down")),
+    LoadFault("crash with exit 0", "failed", "ended by itself with exit 0", server=dies("graph", exit_code=0, says="Shutting down")),
     LoadFault("worker dies, the launcher notices", "failed", "scheduler died during initialization",
               server={"worker_dies_at": {"stage": "kv_cache", "rank": 1}}),
     LoadFault("worker dies, nobody notices", "failed", "1 of 2 workers are left", "planted",
