@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _gate
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, GpuLook, GpuProcess
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container, Unreadable
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container, PortOwner, Unreadable
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.gate_world import (
     UUIDS,
     Node,
@@ -56,6 +57,40 @@ def test_a_foreign_holder_ends_it_and_is_named() -> None:
     assert 10 <= result.waited_s < 11
     for text in ("vllm.service", "bob", "102", "left alone", "GPU 1 holds 20000 MiB"):
         assert text in result.message
+
+
+STRANGER = PortOwner(
+    "127.0.0.1:30000", 20, "nginx", "nginx -g", user="www-data", unit="nginx.service", reason="its own"
+)
+
+
+def test_a_stranger_on_the_port_ends_it_and_is_named() -> None:
+    node = Node([ok(0, 0)], scan(port_owners=(STRANGER,)))
+    result = node.wait()
+    assert (result.verdict, result.passed) == ("foreign", False)
+    assert 10 <= result.waited_s < 11, "a proxy may need a moment to notice that its container has gone"
+    for text in ("pid 20", "nginx -g", "nginx.service", "www-data", "127.0.0.1:30000", "left alone"):
+        assert text in result.message
+    assert result.as_dict()["port_owners"][0]["pid"] == 20
+
+
+def test_a_stranger_on_the_port_is_told_in_the_rehearsal_beside_targets() -> None:
+    rehearsed = Node([ok(0, 76115)], scan(holder(), port_owners=(STRANGER,))).wait(check_mode=True)
+    assert (rehearsed.verdict, rehearsed.passed, rehearsed.would_open_after_release) == ("foreign", False, False)
+
+
+def test_a_stranger_who_leaves_the_port_lets_it_open() -> None:
+    node = Node([ok(0, 0)], lambda s: scan(port_owners=(STRANGER,)) if s < 3 else scan())
+    result = node.wait()
+    assert result.passed
+    assert result.waited_s >= 3
+
+
+@pytest.mark.parametrize("about", [{"disposition": "target"}, {"dying": True}, {"ends_with_target": True}])
+def test_who_leaves_the_port_with_the_release_is_no_stranger(about: dict[str, t.Any]) -> None:
+    owner = dataclasses.replace(STRANGER, **about)
+    rehearsed = Node([ok(0, 76115)], scan(holder(), port_owners=(owner,))).wait(check_mode=True)
+    assert (rehearsed.verdict, rehearsed.passed) == ("busy", True)
 
 
 def test_the_init_of_a_container_that_computes_is_foreign_too() -> None:

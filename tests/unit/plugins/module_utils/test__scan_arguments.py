@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import Port
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
 
 UUID = "GPU-061bfd71-05da-2c88-8018-a460eaf5d6e7"
@@ -50,6 +51,8 @@ def test_everything_arrives() -> None:
         timeout=5.0,
         proc_root="/p",
     )
+    assert scan_request(params(port=30000)).port == Port(30000, "0.0.0.0")
+    assert scan_request(params(port=30001, host="127.0.0.1")).port == Port(30001, "127.0.0.1")
     assert scan_request(params(scope="lxc", lxc=[101, "102"])).scope.lxc == ("101", "102")
     assert scan_request(params(scope="all", allow_foreign=True)).scope.name == "all"
     assert scan_request(params(containers=["ab" * 6, "web"])).scope.containers == ("ab" * 6, "web")
@@ -76,6 +79,8 @@ def test_everything_arrives() -> None:
         ({"scan_timeout": float("inf")}, ["scan_timeout is inf"]),
         ({"majors": [0]}, ["majors", "0"]),
         ({"majors": [5000]}, ["majors", "5000"]),
+        ({"port": 0}, ["port is 0"]),
+        ({"port": 65536}, ["port is 65536"]),
     ],
 )
 def test_what_cannot_be_meant(given: dict[str, t.Any], words: list[str]) -> None:

@@ -154,6 +154,7 @@ def test_a_nvidia_smi_that_hangs_is_asked_once(node: Node) -> None:
         ({"samples": 0}, "samples is 0"),
         ({"interval": 0}, "interval is 0"),
         ({"scope": "lxc"}, "lxc is empty"),
+        ({"port": 30000, "holders": False}, "port is 30000"),
     ],
 )
 def test_options_that_cannot_be_meant_fail_before_anything_runs(
