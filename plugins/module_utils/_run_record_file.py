@@ -1,0 +1,238 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
+
+"""The file of runs: one line is appended at a time, whole and on disk, or not at all.
+
+Everything goes through the descriptor of the folder, under a momentary lock in it. The file is rotated under the same
+lock, so no other program need do that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import stat
+import typing as t
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+
+NAME = "runs.jsonl"
+LOCK_NAME = "runs.lock"
+LOCK_WAIT = 5.0  # seconds for the momentary lock; who has it needs milliseconds
+LOCK_POLL = 0.02
+FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # never through a link; a FIFO does not block
+FILE_MODE = 0o640
+FOLDER_MODE = 0o755
+
+
+class RecordError(Exception):
+    """The file or its folder cannot be used. The text says what was done, to what, and what came back."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Appended:
+    """healed: the last line was torn (a power loss) and has been closed; rotated: a new file was begun."""
+
+    path: str
+    healed: bool
+    rotated: bool
+
+
+def failure(doing: str, path: str, error: OSError) -> RecordError:
+    """A sentence for people, with a next step where the cause is a usual one."""
+    cures = {
+        errno.ENOSPC: "the file system is full; `df -h` shows it",
+        errno.EDQUOT: "the quota is used up",
+        errno.EROFS: "the file system is mounted read-only; `dmesg` may say why",
+        errno.EACCES: f"user id {os.geteuid()} may not; the module needs become (root)",
+        errno.EPERM: f"user id {os.geteuid()} may not; the module needs become (root)",
+        errno.ELOOP: "it is a symbolic link, and whoever made it could lead the record elsewhere; remove it",
+        errno.ENOENT: "the folder above it does not exist",
+        errno.ENOTDIR: "it, or a part of its path, is no folder",
+    }
+    cure = cures.get(error.errno or 0)
+    return RecordError(f"cannot {doing} {path}: {error.strerror or error}" + (f" ({cure})" if cure else ""))
+
+
+class RecordFolder:
+    """One open folder."""
+
+    def __init__(self, handle: int, path: str) -> None:
+        self.handle = handle
+        self.path = path
+
+    def open(self, name: str, flags: int, mode: int = FILE_MODE) -> int:
+        """A regular file in the folder, or RecordError; FileNotFoundError passes through."""
+        path = f"{self.path}/{name}"
+        try:
+            handle = os.open(name, flags | FLAGS, mode, dir_fd=self.handle)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise failure("open", path, error) from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise RecordError(f"cannot use {path}: it is no regular file; look at what it is and remove it")
+        return handle
+
+    def read(self, name: str, most: int) -> bytes | None:
+        """The last `most` bytes of a file, None where there is none."""
+        try:
+            handle = self.open(name, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(handle, "rb") as file:
+            try:
+                size = os.fstat(handle).st_size
+                file.seek(max(0, size - most))
+                return file.read(most)
+            except OSError as error:
+                raise failure("read", f"{self.path}/{name}", error) from error
+
+    def replace(self, name: str, data: bytes, mode: int = FILE_MODE) -> None:
+        """A file as a whole. Only under the lock."""
+        temporary = f".{name}.new"
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=self.handle)  # of a process that was killed while it wrote
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, mode, dir_fd=self.handle)
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(handle, mode)
+                file.write(data)
+                file.flush()
+                os.fsync(handle)
+            os.rename(temporary, name, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self.handle)
+            raise failure("write", f"{self.path}/{name}", error) from error
+
+    @contextlib.contextmanager
+    def locked(self, clock: Clock) -> t.Iterator[None]:
+        """The momentary lock; the kernel frees it when the process ends, however it ends."""
+        handle = self.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            deadline = clock.monotonic() + LOCK_WAIT
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if clock.monotonic() >= deadline:
+                        raise RecordError(
+                            f"another process has had {self.path}/{LOCK_NAME} locked for {LOCK_WAIT:.0f} s, which"
+                            f" should take milliseconds: see who with 'fuser -v {self.path}/{LOCK_NAME}'"
+                        ) from None
+                    clock.sleep(LOCK_POLL)
+                except OSError as error:
+                    raise failure("lock", f"{self.path}/{LOCK_NAME}", error) from error
+            yield
+        finally:
+            os.close(handle)
+
+    def append(self, line: bytes, max_bytes: int, keep: int) -> Appended:
+        """One line at the end of the file. Only under the lock."""
+        path = f"{self.path}/{NAME}"
+        rotated = self._rotate(len(line), max_bytes, keep)
+        handle = self.open(NAME, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            if size == 0:
+                os.fchmod(handle, FILE_MODE)  # whatever the umask is
+            self._write(handle, size, b"\n" + line if torn else line)
+            if size == 0:
+                os.fsync(self.handle)  # its name too must survive a power loss
+        except OSError as error:
+            raise failure("append to", path, error) from error
+        finally:
+            os.close(handle)
+        return Appended(path, torn, rotated)
+
+    @staticmethod
+    def _write(handle: int, size: int, data: bytes) -> None:
+        """One write. Where the disk takes only a part of it, that part is taken back."""
+        try:
+            written = os.write(handle, data)
+            if written != len(data):
+                raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes were written")
+            os.fsync(handle)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, size)
+            raise
+
+    def _rotate(self, more: int, max_bytes: int, keep: int) -> bool:
+        try:
+            size = os.stat(NAME, dir_fd=self.handle, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise failure("look at", f"{self.path}/{NAME}", error) from error
+        if size == 0 or size + more <= max_bytes:
+            return False
+        try:
+            for number in range(keep - 1, 0, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    self._rename(f"{NAME}.{number}", f"{NAME}.{number + 1}")
+            self._rename(NAME, f"{NAME}.1")
+            for name in os.listdir(self.handle):
+                number_text = name[len(NAME) + 1 :] if name.startswith(f"{NAME}.") else ""
+                if number_text.isdecimal() and int(number_text) > keep:  # keep was larger once
+                    os.unlink(name, dir_fd=self.handle)
+        except OSError as error:
+            raise failure("rotate", f"{self.path}/{NAME}", error) from error
+        return True
+
+    def _rename(self, name: str, to: str) -> None:
+        os.rename(name, to, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+
+    def newest_first(self) -> t.Iterator[str]:
+        """The names of the file and of those rotated away from it."""
+        yield NAME
+        numbers = (name[len(NAME) + 1 :] for name in os.listdir(self.handle) if name.startswith(f"{NAME}."))
+        for number in sorted(int(number) for number in numbers if number.isdecimal()):
+            yield f"{NAME}.{number}"
+
+
+@contextlib.contextmanager
+def opened(path: str, *, create: bool) -> t.Iterator[RecordFolder | None]:
+    """Open the folder, made 0755 where create is set. None: there is none. Raises RecordError."""
+    path = os.path.normpath(path)  # with a slash at its end a symbolic link would be followed
+    if create:
+        try:
+            os.mkdir(path, FOLDER_MODE)
+            os.chmod(path, FOLDER_MODE)  # whatever the umask is
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise failure("make the folder", path, error) from error
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        cause = OSError(errno.ELOOP, os.strerror(errno.ELOOP)) if os.path.islink(path) else error
+        raise failure("use the folder", path, cause) from error
+    try:
+        found = os.fstat(handle)
+        if create and found.st_uid not in (0, os.geteuid()):
+            raise RecordError(
+                f"cannot use the folder {path}: it belongs to user id {found.st_uid}, who could change the record."
+                f" Look at what is in it, then: chown root {path}"
+            )
+        if create and found.st_mode & 0o022:
+            raise RecordError(
+                f"cannot use the folder {path}: others may write in it (mode {stat.S_IMODE(found.st_mode):04o})."
+                f" Look at what is in it, then: chmod 0755 {path}"
+            )
+        yield RecordFolder(handle, path)
+    finally:
+        os.close(handle)
