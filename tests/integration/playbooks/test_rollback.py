@@ -28,7 +28,7 @@ class Rolled(t.NamedTuple):
 
 def profiles(node: Node, *, base: bool = True) -> list[dict[str, t.Any]]:
     """The last one knows another key and name, so that a rollback cannot be proved with the new one's."""
-    common = {"model-path": "/models/demo-397b", "tp-size": 8, "port": node.port}
+    common = {"model-path": f"{node.folder}/models/demo-397b", "tp-size": 8, "port": node.port}
     broken: dict[str, t.Any] = {
         "args": {**common, "served-model-name": "new-model"},
         "api_key": "new-key-0123",
