@@ -161,8 +161,9 @@ def _port(sample: Sample) -> Finding | None:
         return None
     return Finding(
         "foreign",
-        f"The server's port is taken by others, who are not in scope and are left alone: "
-        f"{'; '.join(map(describe_owner, left))}. Stop them where they belong, or give the server another port.",
+        "The server's port is taken by others, who are not in scope and are left alone: "
+        f"{'; '.join(map(describe_owner, left))}. Stop them where they belong, or give the server another port (where "
+        "none is to be started: gpu_release_port 0).",
         "patience",
         pids=tuple(sorted(owner.pid for owner in left if owner.pid is not None)),
     )

@@ -127,7 +127,7 @@ def hold_again(holder: Holder, request: ScanRequest) -> Holder | None:
         clock=clock,
     )
     raw = next((item for item in items if isinstance(item, RawHolder)), None)
-    if raw is None or raw.stat.start_time != holder.start_time or (problems and not raw.holds and not raw.listens):
+    if raw is None or raw.stat.start_time != holder.start_time or (problems and not raw.holds):
         return None
     return dataclasses.replace(
         holder,
