@@ -7,7 +7,8 @@
 """Whether what is installed, and what runs, is what a profile says. Comments and order are no drift.
 
 Compared are values, not text: unit files by directive, SGLang's configuration by option, the running server by its
-command line and by what it says about itself.
+command line and by when it read its files. What it says about itself is not compared here, since SGLang rewrites many
+of its options while it starts (defaults that depend on others, 128k to 131072): a profile's expectations do that.
 """
 
 from __future__ import annotations
@@ -23,21 +24,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options imp
 # Their values are sets: systemd puts them together in whatever order they stand.
 _UNORDERED = frozenset({"Environment", "After", "Before", "Wants", "Requires", "WantedBy"})
 _LAUNCHERS = ("sglang.launch_server", "sglang.launch_server_router", "serve")
-# SGLang rewrites many of its options while it starts (defaults that depend on others, 128k to 131072, NEXTN to EAGLE).
-# These it leaves as they were given.
-_LEFT_AS_GIVEN = frozenset(
-    {
-        "model-path",
-        "port",
-        "pp-size",
-        "quantization",
-        "reasoning-parser",
-        "served-model-name",
-        "tool-call-parser",
-        "tp-size",
-        "trust-remote-code",
-    }
-)
 _OPTION = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)\s*:(?:\s+(.*))?")
 _PLACEHOLDER = re.compile(r"<<secret:([A-Za-z0-9_]*)>>")
 _WIDTH = 200
@@ -168,17 +154,6 @@ def running_differences(wanted: t.Sequence[str], running: t.Sequence[str]) -> li
     if ours is None or theirs is None or ours == theirs:
         return []
     return [Difference("running server", "command line", _shown(" ".join(ours)), _shown(" ".join(theirs)))]
-
-
-def info_differences(wanted: str, info: t.Mapping[str, t.Any] | None) -> list[Difference]:
-    """What the running server says about itself that its configuration does not say, of the options that SGLang leaves
-    as they were given. An option that it does not name is not compared."""
-    options = config_options(wanted)
-    return [
-        Difference("running server", name, _shown(options[name]), _shown(info[name.replace("-", "_")]))
-        for name in sorted(_LEFT_AS_GIVEN & set(options))
-        if info and name.replace("-", "_") in info and str(info[name.replace("-", "_")]) != str(options[name])
-    ]
 
 
 def changed_since(where: str, modified: float | None, started: float | None) -> list[Difference]:

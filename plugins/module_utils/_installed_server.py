@@ -61,6 +61,10 @@ class Comparison:
     def verdict(self) -> str:
         return "drifted" if self.differences else "unknown" if self.not_compared else "same"
 
+    def but_not(self, why: str) -> Comparison:
+        """The same, with one more part that was not compared."""
+        return Comparison(self.differences, (*self.not_compared, why))
+
     def as_dict(self) -> dict[str, t.Any]:
         return {
             "verdict": self.verdict,
@@ -80,13 +84,12 @@ class Look:
         self._found: list[Difference] = []
         self._not: list[str] = []
 
-    def compare(self, server_info: t.Mapping[str, t.Any] | None) -> Comparison:
+    def compare(self) -> Comparison:
         wanted = self.wanted
         if wanted.unit_text is not None:
             self._compare(wanted.unit_path, lambda text: self._unit(wanted.unit_text or "", text))
         if wanted.config_text is not None:
             self._compare(wanted.config_path, lambda text: self._config(wanted.config_text or "", text))
-            self._found += _config_drift.info_differences(wanted.config_text, server_info)
         if self.answer is None:
             self._not.append(f"systemd could not be asked about {wanted.unit}")
         else:
@@ -161,7 +164,6 @@ def look_at_installed(
     systemd: Systemd,
     clock: Clock,
     *,
-    server_info: t.Mapping[str, t.Any] | None = None,
     proc_root: str = "/proc",
 ) -> tuple[Comparison, dict[str, t.Any] | None]:
     """The comparison, and what systemd says of the unit (None: it could not be asked). Reads only.
@@ -169,7 +171,7 @@ def look_at_installed(
     clock: its monotonic seconds must be systemd's, CLOCK_MONOTONIC.
     """
     answer = systemd.show((wanted.unit,), PROPERTIES).get(wanted.unit)
-    comparison = Look(wanted, answer, clock, proc_root).compare(server_info)
+    comparison = Look(wanted, answer, clock, proc_root).compare()
     if answer is None:
         return comparison, None
     return comparison, {

@@ -125,22 +125,6 @@ def test_the_running_command_line(running: list[str], drifted: bool) -> None:
     assert bool(drift.running_differences(wanted, running)) is drifted
 
 
-@pytest.mark.parametrize(
-    ("info", "told"),
-    [
-        (None, []),
-        ({}, []),
-        ({"tp_size": 8, "model_path": "/models/K 2.5", "trust_remote_code": True}, []),
-        ({"tp_size": 4}, [("tp-size", "8", "4")]),
-        ({"lora_target_modules": ["x"]}, []),
-    ],
-)
-def test_what_the_server_says_of_itself(
-    info: dict[str, t.Any] | None, told: list[tuple[str, str | None, str | None]]
-) -> None:
-    assert items(drift.info_differences(CONFIG, info)) == told
-
-
 @pytest.mark.parametrize(("modified", "count"), [(None, 0), (90.0, 0), (100.0, 0), (160.0, 1)])
 def test_a_file_that_was_changed_after_the_start(modified: float | None, count: int) -> None:
     assert len(drift.changed_since("sglang.yaml", modified, 100.0)) == count

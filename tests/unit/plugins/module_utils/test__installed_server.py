@@ -62,7 +62,7 @@ class Node:
             "FreezerState": "running",
         }
 
-    def look(self, **info: t.Any) -> tuple[Comparison, dict[str, t.Any] | None]:
+    def look(self) -> tuple[Comparison, dict[str, t.Any] | None]:
         def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
             if self.says is None:
                 return CommandResult(tuple(argv), 1, "", "Failed to connect to bus", 0.1)
@@ -76,10 +76,10 @@ class Node:
             config_text="tp-size: 8\n",
             launch=LAUNCH,
         )
-        return look_at_installed(wanted, Systemd(answer), Clock(), server_info=info or None, proc_root=str(self.proc))
+        return look_at_installed(wanted, Systemd(answer), Clock(), proc_root=str(self.proc))
 
-    def told(self, **info: t.Any) -> list[tuple[str, str | None]]:
-        comparison, _service = self.look(**info)
+    def told(self) -> list[tuple[str, str | None]]:
+        comparison, _service = self.look()
         assert comparison.not_compared == ()
         return [(one.item, one.found) for one in comparison.differences]
 
@@ -90,7 +90,7 @@ def node(tmp_path: pathlib.Path) -> Node:
 
 
 def test_as_wanted(node: Node) -> None:
-    comparison, service = node.look(tp_size=8)
+    comparison, service = node.look()
     assert comparison.as_dict() == {"verdict": "same", "differences": [], "not_compared": []}
     assert service is not None
     assert (service["active_state"], service["frozen"]) == ("active", False)
