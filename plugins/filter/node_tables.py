@@ -2,18 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tables that people read at the end of a playbook, and the rows behind them as data."""
+"""The table that people read at the end of a relaunch, and the rows behind it as data."""
 
 from __future__ import annotations
 
 import typing as t
 
-_BAR = 20
-
-
-def _table(header: t.Sequence[str], rows: t.Sequence[t.Sequence[str]]) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(header, *rows)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (header, *rows)]
+from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import aligned
 
 
 def _seconds(later: t.Any, earlier: t.Any) -> float | None:
@@ -71,7 +66,7 @@ def relaunch_table(rows: t.Sequence[t.Mapping[str, t.Any]]) -> str:
         return "-" if value is None else f"{value:.1f} s"
 
     header = ("node", "profile", "stopped", "released", "signals", "gate", "stop to start", "start to ready", "verdict")
-    lines = _table(
+    lines = aligned(
         header,
         [
             (
@@ -94,53 +89,6 @@ def relaunch_table(rows: t.Sequence[t.Mapping[str, t.Any]]) -> str:
     return "\n".join(lines)
 
 
-def _bar(gpu: t.Mapping[str, t.Any]) -> str:
-    used, total = gpu.get("used_mib"), gpu.get("total_mib")
-    if used is None or not total:
-        return "?" * _BAR
-    filled = min(_BAR, -(-_BAR * used // total))
-    return "#" * filled + "." * (_BAR - filled)
-
-
-def _holder_cell(uuid: str, processes: t.Sequence[t.Mapping[str, t.Any]], holders: t.Mapping[int, str]) -> str:
-    here = [process for process in processes if process.get("gpu_uuid") == uuid]
-    cells = []
-    for process in here:
-        who = holders.get(process["pid"]) or process.get("name") or "not visible here"
-        mib = "? MiB" if process.get("used_mib") is None else f"{process['used_mib']} MiB"
-        cells.append(f"{process['pid']} {who} ({mib})")
-    return ", ".join(cells) or "-"
-
-
-def status_table(node: t.Mapping[str, t.Any]) -> str:
-    """One node: its server, its GPUs and who holds them."""
-    gpu_fact = _mapping(node.get("nvidia_gpu"))
-    holders = _mapping(node.get("holders"))
-    health = _mapping(node.get("health"))
-    by_pid = {holder["pid"]: holder["comm"] for holder in holders.get("holders") or []}
-    lines = [
-        f"{node['host']}: server {health.get('verdict', 'unknown')}, GPUs {gpu_fact.get('verdict', 'unknown')}",
-        f"  server  {health.get('reason') or '-'}",
-        f"  GPUs    {gpu_fact.get('reason') or '-'}",
-    ]
-    rows = [
-        (
-            f"  {gpu.get('index')}",
-            str(gpu.get("name")),
-            f"{'?' if gpu.get('used_mib') is None else gpu['used_mib']} / {gpu.get('total_mib') or '?'}",
-            _bar(gpu),
-            _holder_cell(gpu.get("uuid", ""), gpu_fact.get("processes") or [], by_pid)
-            + ("; " + "; ".join(gpu["problems"]) if gpu.get("problems") else ""),
-        )
-        for gpu in gpu_fact.get("gpus") or []
-    ]
-    if rows:
-        lines += ["", *_table(("  GPU", "name", "used / total MiB", "", "processes that compute"), rows)]
-    if holders.get("lines"):
-        lines += ["", f"  holders ({holders.get('verdict')}):", *(f"    {line}" for line in holders["lines"])]
-    return "\n".join(lines)
-
-
 class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"relaunch_rows": relaunch_rows, "relaunch_table": relaunch_table, "status_table": status_table}
+        return {"relaunch_rows": relaunch_rows, "relaunch_table": relaunch_table}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.cleanslate.gpu.plugins.filter.node_tables import relaunch_rows, relaunch_table, status_table
+from ansible_collections.cleanslate.gpu.plugins.filter.node_tables import relaunch_rows, relaunch_table
 
 READY = {
     "inventory_hostname": "gpu1",
@@ -48,41 +48,3 @@ def test_the_table_shows_eight_zeros_and_an_unread_gpu_is_never_zero() -> None:
     assert "0 76115 ? MiB" in text
     assert "GPU 1 still holds 76115 MiB" in text
     assert text.splitlines()[1].endswith("ready")
-
-
-def test_status_shows_unread_memory_as_unknown_and_names_who_computes() -> None:
-    text = status_table(
-        {
-            "host": "gpu1",
-            "nvidia_gpu": {
-                "verdict": "busy",
-                "reason": "GPU 0 holds 500 MiB.",
-                "gpus": [
-                    {"index": 0, "uuid": "GPU-a", "name": "H200", "used_mib": 500, "total_mib": 1000, "problems": []},
-                    {
-                        "index": 1,
-                        "uuid": "GPU-b",
-                        "name": "H200",
-                        "used_mib": None,
-                        "total_mib": None,
-                        "problems": ["is lost"],
-                    },
-                ],
-                "processes": [
-                    {"gpu_uuid": "GPU-a", "pid": 7, "name": "python3", "used_mib": 490},
-                    {"gpu_uuid": "GPU-a", "pid": 8, "name": None, "used_mib": None},
-                ],
-            },
-            "holders": {"verdict": "some", "holders": [{"pid": 7, "comm": "sglang::schedul"}], "lines": ["pid 7 …"]},
-            "health": {"verdict": "ready", "reason": "serves"},
-        }
-    )
-    assert "500 / 1000" in text
-    assert "##########.........." in text
-    assert "? / ?" in text
-    assert "is lost" in text
-    assert "7 sglang::schedul (490 MiB), 8 not visible here (? MiB)" in text
-
-
-def test_status_of_a_node_that_answered_nothing_is_unknown() -> None:
-    assert status_table({"host": "gpu1"}).startswith("gpu1: server unknown, GPUs unknown")
