@@ -69,9 +69,11 @@ def load() -> tuple[argparse.ArgumentParser, t.Any]:
     raise ImportError(f"none of {', '.join(MERGERS)} is there, so this version reads no config file as known")
 
 
-def merged(parser: argparse.ArgumentParser, merger: t.Any, text: str, folder: str) -> tuple[list[str], list[str]]:
+def merged(
+    parser: argparse.ArgumentParser, merger: t.Any, text: str, folder: str
+) -> tuple[list[str] | None, list[str]]:
     """The words that the config file stands for, and what is refused in it. One key at a time where the whole is
-    refused: SGLang stops at the first."""
+    refused: SGLang stops at the first. No words where it cannot be taken apart."""
 
     def words_of(content: str) -> list[str]:
         path = os.path.join(folder, "config.yaml")
@@ -93,7 +95,7 @@ def merged(parser: argparse.ArgumentParser, merger: t.Any, text: str, folder: st
             except ValueError as error:
                 refused.append(str(error))
     except Exception:  # noqa: BLE001 the first refusal says enough
-        return words, [first]
+        return None, [first]
     return words, refused or [first]
 
 
@@ -132,12 +134,13 @@ def refusals(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
 
 
 def answer(question: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """stage is how far it came: import, config, arguments or accepted; refused is what was said there."""
+    """The version, and what is refused in the config file and behind it."""
     parser, merger = load()
     with tempfile.TemporaryDirectory() as folder:
         words, refused = merged(parser, merger, question["config"], folder)
     found = {"version": version(), "config_refused": refused}
-    return {**found, "arguments_refused": refusals(parser, words + list(question["argv"]))}
+    said = [] if words is None else refusals(parser, words + list(question["argv"]))
+    return {**found, "arguments_refused": said}
 
 
 def main() -> None:
