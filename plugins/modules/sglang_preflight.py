@@ -33,26 +33,22 @@ description:
   - C(draft_model) does the same for the draft model of speculative decoding, and compares it with the target. SGLang
     itself looks at it only after the whole target was loaded.
   - C(disk_space) and C(shared_memory) look for room in O(folders) and in C(/dev/shm). C(unit_syntax) lets
-    C(systemd-analyze) read O(unit_text).
+    C(systemd-analyze) read O(unit_text). C(port) looks who listens where the server will; it must be nobody, or what is
+    stopped and released before.
   - Fails where a check failed. It changes nothing.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
   - cleanslate.gpu.attributes.info_module
+  - cleanslate.gpu.smi
+  - cleanslate.gpu.scan
 options:
-  devices:
+  scope:
     description:
-      - Globs of the GPU device nodes, as absolute paths. The nodes are looked for in the folders of these globs.
-      - Where every glob lies outside C(/dev), plain files stand in for nodes.
-    type: list
-    elements: str
-    default:
-      - /dev/nvidia*
-  majors:
-    description:
-      - The device majors that a node may have.
-      - By default the one that C(/proc/devices) gives to the NVIDIA driver for a node of that name.
-    type: list
-    elements: int
+      - Whose processes will be stopped or released before the launch, and may therefore keep O(port) until then.
+      - V(lxc) is for a GPU host and has no use here.
+    type: str
+    choices: [unit, own, lxc, all]
+    default: own
   expected_count:
     description:
       - How many GPUs the server uses. As many GPU nodes must be there, those that the driver has where it has just as
@@ -154,12 +150,6 @@ options:
       - The text of the unit that is about to be installed.
     type: str
     default: ""
-  systemd_scope:
-    description:
-      - Whose systemd runs the unit.
-    type: str
-    choices: [system, user]
-    default: system
   timeout:
     description:
       - How many seconds opening one node, reading one file or one other step may take.
@@ -260,13 +250,16 @@ msg:
   sample: "Passed: service_user, device_nodes, device_kind, device_access, driver_match, arguments, model_files."
 """
 
+import functools
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
-from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import Context, run_checks
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import Check, Context, run_checks
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_arguments import arguments
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_devices import (
     device_access,
@@ -283,6 +276,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_model im
     tensor_parallel,
     trust_remote_code,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_port import port_free
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_request import (
     LAUNCH_ARGUMENTS,
     check_timeouts,
@@ -294,6 +288,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments imp
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
     EXPECTATION_ARGUMENTS,
+    SMI_ARGUMENTS,
+    check_smi_arguments,
     expectation_from,
 )
 
@@ -316,17 +312,19 @@ CHECKS = (
 )
 
 
-def context_of(params: t.Mapping[str, t.Any]) -> Context:
+def checks_of(world: GpuWorld) -> tuple[t.Callable[[Context], Check], ...]:
+    return (*CHECKS, functools.partial(port_free, world=world))
+
+
+def context_of(params: t.Mapping[str, t.Any], scan: ScanRequest, clock: Clock) -> Context:
     """ValueError names the option and the value that do not fit."""
     check_timeouts(params, "timeout")
     user, group = params["service_user"].strip(), params["service_group"].strip()
     if group and not user:
         raise ValueError(f"service_group is {group}, but service_user is empty; name the user too.")
-    nodes = scan_request({**params, "scope": "own", "scan_timeout": params["timeout"]})
-    clock = SystemClock()
     return Context(
-        devices=nodes.devices,
-        majors=nodes.majors,
+        devices=scan.devices,
+        majors=scan.majors,
         expectation=expectation_from({**params, "max_used_mib": 0}),
         service_user=user,
         service_group=group,
@@ -348,7 +346,9 @@ def reader_of(user: str, group: str) -> Account | None:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            **{name: SCAN_ARGUMENTS[name] for name in ("devices", "majors", "systemd_scope")},
+            **SMI_ARGUMENTS,
+            **SCAN_ARGUMENTS,
+            "scope": {**SCAN_ARGUMENTS["scope"], "default": "own"},
             **{name: EXPECTATION_ARGUMENTS[name] for name in ("expected_count", "expected_uuids")},
             **LAUNCH_ARGUMENTS,
             "service_user": {"type": "str", "default": ""},
@@ -357,11 +357,21 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    params, clock = module.params, SystemClock()
     try:
-        context = context_of(module.params)
+        check_smi_arguments(params)
+        request = scan_request(params)
+        context = context_of(params, request, clock)
     except ValueError as error:
         module.fail_json(msg=str(error), changed=False, checks=[], verdict="refuse")
-    found = run_checks(context, CHECKS)
+    world = GpuWorld(
+        request,
+        clock,
+        nvidia_smi=params["nvidia_smi"],
+        smi_timeout=params["smi_timeout"],
+        runner=context.runner,
+    )
+    found = run_checks(context, checks_of(world))
     result = {
         "changed": False,
         "msg": found.message,

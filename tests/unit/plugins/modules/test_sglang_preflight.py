@@ -7,15 +7,32 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.tests.simulator import model_folder
+
 MODULE = "ansible_collections.cleanslate.gpu.plugins.modules.sglang_preflight"
 KEYS = {"checks", "verdict", "msg", "changed"}
 CHECKS = ["service_user", "device_nodes", "device_kind", "device_access", "driver_match"]
+OF_LAUNCH = [
+    "arguments",
+    "model_files",
+    "context_length",
+    "draft_model",
+    "tensor_parallel",
+    "trust_remote_code",
+    "served_model_name",
+    "disk_space",
+    "shared_memory",
+    "unit_syntax",
+    "port",
+]
+UNASKED = [None] * len(OF_LAUNCH)
 
 
 def run(folder: pathlib.Path, **params: t.Any) -> tuple[int, dict[str, t.Any]]:
@@ -51,7 +68,9 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_a_simulated_node_passes(folder: pathlib.Path, check: bool) -> None:
     code, result = run(folder, _ansible_check_mode=check)
     assert (code, result["verdict"], result["changed"]) == (0, "pass", False)
-    assert [(one["name"], one["ok"]) for one in result["checks"]] == list(zip(CHECKS, [None, True, True, True, None]))
+    assert [(one["name"], one["ok"]) for one in result["checks"]] == list(
+        zip(CHECKS + OF_LAUNCH, [None, True, True, True, None, *UNASKED])
+    )
     assert result["msg"].startswith("Passed: device_nodes, device_kind, device_access. Not checked: service_user (")
 
 
@@ -63,10 +82,10 @@ def test_all_failures_at_once(folder: pathlib.Path, check: bool) -> None:
     code, result = run(folder, service_user="nobody-of-that-name", _ansible_check_mode=check)
     assert (code, result["verdict"], result["changed"]) == (1, "refuse", False)
     assert [(one["name"], one["ok"]) for one in result["checks"]] == list(
-        zip(CHECKS, [False, False, False, None, None])
+        zip(CHECKS + OF_LAUNCH, [False, False, False, None, None, *UNASKED])
     )
     for words in (
-        "3 of 5 checks failed",
+        "3 of 16 checks failed",
         "service_user: the user nobody-of-that-name does not exist.",
         f"device_nodes: {folder}/dev/nvidia-uvm is missing. On the host",
         f"device_kind: {folder}/dev/nvidia1 is a folder",
@@ -86,9 +105,92 @@ def test_all_failures_at_once(folder: pathlib.Path, check: bool) -> None:
         ({"timeout": 0}, "timeout is 0;"),
         ({"timeout": "inf"}, "timeout is inf;"),
         ({"service_group": "gpu"}, "service_group is gpu, but service_user is empty"),
+        ({"parser_timeout": -1}, "parser_timeout is -1;"),
+        ({"model_timeout": 0}, "model_timeout is 0;"),
+        ({"min_free_mib": -1}, "min_free_mib is -1;"),
+        ({"unit_text": "[Unit]"}, "unit_text is given, but unit is empty"),
+        ({"profile": {"args": {"a b": 1}}}, "profile.args: 'a b' is not the name of an SGLang option"),
+        ({"profile": {}, "folders": ["log"]}, "folders holds 'log', which is not an absolute path"),
+        ({"port": 70000}, "port is 70000"),
+        ({"smi_timeout": 0}, "smi_timeout is 0"),
+        ({"scope": "unit"}, "scope is 'unit', but units is empty"),
     ],
 )
 def test_options_that_do_not_fit(folder: pathlib.Path, params: dict[str, t.Any], sentence: str) -> None:
     code, result = run(folder, **params)
     assert (code, result["verdict"], result["checks"]) == (1, "refuse", [])
     assert result["msg"].startswith(sentence)
+
+
+def launch(folder: pathlib.Path, **args: t.Any) -> dict[str, t.Any]:
+    """A launch that can succeed, with an SGLang of one option."""
+    model_folder.make(str(folder / "model"))
+    package = folder / "site" / "sglang" / "srt"
+    package.mkdir(parents=True)
+    for path in (package.parent, package):
+        (path / "__init__.py").write_text("__version__ = '9.9.9'\n")
+    (package / "server_args.py").write_text(
+        "class ServerArgs:\n"
+        "    @staticmethod\n"
+        "    def add_cli_args(parser):\n"
+        "        parser.add_argument('--model-path', required=True)\n"
+    )
+    (package / "server_args_config_parser.py").write_text(
+        "class ConfigArgumentMerger:\n"
+        "    def __init__(self, parser):\n"
+        "        pass\n"
+        "    def merge_config_with_args(self, words):\n"
+        "        return open(words[1]).read().split()\n"
+    )
+    return {
+        "profile": {
+            "args": {"model-path": str(folder / "model"), "tp-size": 2, **args},
+            "config": f"--model-path {folder}/model",
+            "env": {"PYTHONPATH": str(folder / "site")},
+        },
+        "python": [sys.executable],
+        "folders": [str(folder)],
+        "min_free_mib": 0,
+        "min_shm_mib": 0,
+        "unit": "sglang.service",
+    }
+
+
+def test_a_launch_that_can_succeed(folder: pathlib.Path) -> None:
+    code, result = run(folder, **launch(folder))
+    checks = {check["name"]: check for check in result["checks"]}
+    assert (code, result["verdict"]) == (0, "pass"), result
+    assert [name for name in OF_LAUNCH if not checks[name]["ok"]] == ["draft_model", "unit_syntax", "port"]
+    assert checks["arguments"]["detail"] == "the parser of SGLang 9.9.9 takes all of them"
+
+
+def test_a_launch_that_cannot(folder: pathlib.Path) -> None:
+    """Whatever is wrong is told at once."""
+    asked = launch(folder, **{"context-length": "1M", "served-model-name": "a:b", "speculative-algorithm": "EAGLE3"})
+    asked["profile"]["argv"] = ["--no-such-option"]
+    asked["min_shm_mib"] = asked["min_free_mib"] = 1 << 40
+    asked["profile"]["args"]["tp-size"] = 6
+    (folder / "model" / "model-00001-of-00002.safetensors").unlink()
+    code, result = run(folder, **asked)
+    assert (code, result["verdict"]) == (1, "refuse")
+    wrong = [check["name"] for check in result["checks"] if check["ok"] is False]
+    assert wrong == [
+        "arguments",
+        "model_files",
+        "context_length",
+        "draft_model",
+        "tensor_parallel",
+        "served_model_name",
+        "disk_space",
+        "shared_memory",
+    ]
+    assert all(check["cure"] for check in result["checks"] if check["ok"] is False)
+
+
+def test_a_port_that_is_taken(folder: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        # This very process listens, which no release may end.
+        code, result = run(folder, port=taken.getsockname()[1], host="127.0.0.1")
+    check = result["checks"][-1]
+    assert (code, check["name"], check["ok"]) == (1, "port", False), result
+    assert str(os.getpid()) in check["detail"]
