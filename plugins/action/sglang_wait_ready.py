@@ -31,7 +31,9 @@ def progress_text(result: t.Mapping[str, t.Any]) -> str:
     steps = result.get("progress")
     if isinstance(steps, dict) and steps.get("total"):
         done, total = int(steps["done"]), int(steps["total"])
-        text += f" {draw_bar(done, total)} {done}/{total} {steps.get('what') or ''}"
+        # "Multi-thread loading shards": the stage has said the rest, and a terminal is narrow.
+        what = str(steps.get("what") or "").split()[-1:]
+        text += f" {draw_bar(done, total)} {' '.join([f'{done}/{total}', *what])}"
     if result.get("verdict") in ("hung", "busy", "unknown"):
         text += f" ({result['verdict']})"
     return text.rstrip()

@@ -6,7 +6,8 @@
 
 LOAD: faults that show only while the server loads. Each runs a fake SGLang of the simulated node under a unit that the
 case plays, and one real wait for it. REFUSED: faults that can be known before anything is stopped. Each runs
-relaunch.yml on a simulated node whose old server must still be there afterwards, with the same PID.
+relaunch.yml on a simulated node whose old server must still be there afterwards, with the same PID, and nothing but
+questions may have been asked there.
 """
 
 from __future__ import annotations
@@ -110,4 +111,47 @@ LOAD: tuple[LoadFault, ...] = (
     # No fault at all: these must not be ended early.
     LoadFault("503 for 60 s, then fine", "ready", "", UP, server={"warmup_s": 60}, wait={"progress_timeout": 120}),
     LoadFault("good start", "ready", "", UP),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """One fault that preflight must name while the old server serves. Those of one group are planted together, in one
+    relaunch: all must be named at once."""
+
+    name: str
+    group: str
+    says: str
+    args: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # of the profile
+    profile: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # other fields of it
+    variables: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    plant: str = ""  # function of refused_launch.PLANTS
+
+
+REFUSED: tuple[Refusal, ...] = (
+    Refusal("unknown option", "one", "unrecognized arguments: --no-such-option", {"no-such-option": "x"}),
+    Refusal("truncated shard", "one", "model-00002-of-00002.safetensors", plant="truncate_a_shard"),
+    Refusal("context too long", "one", "context-length 524288 is more than the 262144 tokens",
+            {"context-length": 524288}),
+    Refusal("code of its own without trust", "one", "names code of its own (auto_map)", plant="bring_own_code"),
+    Refusal("no room on the disk", "one", "MiB left, at least 999999999 are wanted",
+            variables={"sglang_server_min_free_mib": 999999999}),
+    Refusal("port of a stranger", "one", "is taken by", plant="listen_on_another_port"),
+    Refusal("bad choice", "two", "invalid choice: 'fp7'", {"kv-cache-dtype": "fp7"}),
+    Refusal("missing shard", "two", "model-00001-of-00002.safetensors", plant="remove_a_shard"),
+    Refusal("draft model's context", "two", "a context of 262144 tokens, more than the 131072 of its draft model",
+            {"speculative-algorithm": "EAGLE3"}, plant="make_a_short_draft"),
+    Refusal("heads not divisible", "two", "the model's 60 attention heads cannot be spread evenly over tp-size 8",
+            plant="take_away_heads"),
+    Refusal("no room in /dev/shm", "two", "MiB left, at least 99999999 MiB are wanted",
+            variables={"sglang_server_min_shm_mib": 99999999}),
+    Refusal("missing model", "three", "no-such-model", plant="name_no_model"),
+    Refusal("device node missing", "three", "nvidia7", plant="hide_a_node"),
+    Refusal("name with a colon", "three", "takes no name with a colon", {"served-model-name": "kimi:latest"}),
+    Refusal("draft model's vocabulary", "four", "a vocabulary of 32000 tokens, the target one of 151936",
+            {"speculative-algorithm": "STANDALONE"}, plant="make_a_foreign_draft"),
+    Refusal("no such Python", "four", "/opt/no-such-environment/bin/python",
+            variables={"sglang_server_python": "/opt/no-such-environment/bin/python"}),
+    Refusal("expectation that cannot be read", "five", "profile 'broken', expectation 1: query 'server_info.['",
+            profile={"expect": [{"query": "server_info.[", "equals": 8}]}),
 )  # fmt: skip

@@ -95,8 +95,8 @@ def test_a_line_is_printed_where_something_changed_and_on_stderr_only(monkeypatc
     play.run()
     assert play.lines == [
         "  gpu1: launch, 5 s",
-        "  gpu1: load_weights [#########.......] 37/64 Multi-thread loading shards, 15 s",
-        "  gpu1: load_weights [################] 64/64 Multi-thread loading shards, 25 s",
+        "  gpu1: load_weights [#########.......] 37/64 shards, 15 s",
+        "  gpu1: load_weights [################] 64/64 shards, 25 s",
     ]
     assert all(options.get("stderr") for dummy, options in play.shown)
 
@@ -179,7 +179,7 @@ def test_memory_and_estimate_are_shown_but_print_no_line_of_their_own(monkeypatc
     play = Play(monkeypatch, [*answers, READY])
     play.run()
     assert play.lines == [
-        "  gpu1: load_weights [#########.......] 37/64 Multi-thread loading shards, 231 of 626 GiB on 8 GPUs, 45 s,"
+        "  gpu1: load_weights [#########.......] 37/64 shards, 231 of 626 GiB on 8 GPUs, 45 s,"
         " about 3 min left (last start took 4 min 10 s)"
     ]
 
