@@ -162,8 +162,8 @@ def _changed(file: _state_file.LockedFile | None, request: MemoryRequest, path: 
     if held is not None:
         reason = f"{request.unit}: no {request.action} is begun: {held[1]}."
         return MemoryResult("held_back", reason, True, changed, former, entry)
-    words = f"{request.unit}: {_words(entry)}.{aside}"
-    return MemoryResult("written" if changed else "unchanged", words, False, changed, former, entry)
+    told = f"{request.unit}: {words(entry)}.{aside}"
+    return MemoryResult("written" if changed else "unchanged", told, False, changed, former, entry)
 
 
 def _latched(memory: Memory, held: tuple[str, str], now: Moment) -> Memory:
@@ -187,12 +187,14 @@ def _after(memory: Memory, request: MemoryRequest, now: Moment) -> Memory:
     return _drift_memory.reset(memory)
 
 
-def _words(memory: Memory) -> str:
+def words(memory: Memory | None) -> str:
+    if memory is None:
+        return "nothing is remembered"
     told = [f"suspected for {one.looks} looks: {one.key}" for one in memory.suspicions]
     if memory.remediations:
         last = memory.remediations[-1]
         told.append(
-            f"{len(memory.remediations)} remediations, the last at {last.began.date}: {last.outcome or 'begun'}"
+            f"{len(memory.remediations)} begun so far, the last at {last.began.date}: {last.outcome or 'begun'}"
         )
     if memory.gave_up is not None:
         told.append(f"gave up at {memory.gave_up.at}: {memory.gave_up.reason}")
@@ -201,4 +203,4 @@ def _words(memory: Memory) -> str:
 
 def lines(memory: Memory | None) -> list[str]:
     """What a diff shows."""
-    return [_words(memory)] if memory is not None else []
+    return [words(memory)] if memory not in (None, Memory()) else []

@@ -117,11 +117,11 @@ def parse_entry(item: t.Mapping[str, t.Any]) -> Wanted:
     if pause is not None:
         read_iso(pause["until"])
         pause = Pause(*(_text(pause, key) for key in ("until", "reason", "who")))
-    said = [_text(item, key) for key in ("by", "who", "at", "run_id")]
+    by, who, at, run_id = (_text(item, key) for key in ("by", "who", "at", "run_id"))
     outcome = _choice(item, "outcome", OUTCOMES)
     if state is not None and outcome is None:
         raise ValueError("outcome is missing")
-    return Wanted(state, profile, *said, outcome, pause)
+    return Wanted(state, profile, by, who, at, run_id, outcome, pause)
 
 
 def parse(document: t.Any) -> dict[str, Wanted]:
@@ -227,11 +227,11 @@ def _written(file: _state_file.LockedFile | None, request: WantedRequest, path: 
         units[request.unit] = entry
     same = entry if former is None or entry is None else dataclasses.replace(entry, at=former.at)
     if same == former and not aside:
-        return WantedResult("unchanged", f"{request.unit}: {_words(entry)}.", before=former, after=entry)
+        return WantedResult("unchanged", f"{request.unit}: {words(entry)}.", before=former, after=entry)
     if file is not None:
         file.replace({"version": VERSION, "units": {unit: one.document() for unit, one in units.items()}})
-    return WantedResult("written", f"{request.unit}: {_words(entry)}.{aside}", False, True, former, entry)
+    return WantedResult("written", f"{request.unit}: {words(entry)}.{aside}", False, True, former, entry)
 
 
-def _words(entry: Wanted | None) -> str:
+def words(entry: Wanted | None) -> str:
     return "; ".join(entry.lines()) if entry is not None and entry.lines() else "nothing is wanted"
