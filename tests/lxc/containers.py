@@ -83,6 +83,7 @@ def prepare(one: Container, public_key: str) -> None:
         os.chmod(os.path.join(node, name), 0o777)
     for name in ("node.json", "scenario.json", ".simulated-node"):
         shutil.copy(os.path.join(NODE, name), os.path.join(node, name))
+    shutil.copytree(os.path.join(NODE, "models"), os.path.join(node, "models"))
     for name in ("calls.jsonl", "sglang.log", "holders.log"):
         write(os.path.join(node, name), "", 0o666)
     for name in CONSOLES:

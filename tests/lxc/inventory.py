@@ -54,7 +54,7 @@ VARIABLES = """\
           - name: all
             description: A server on all eight GPUs.
             api_key: lxc-key-0123456789abcdef
-            args: {model-path: /models/demo-397b, served-model-name: demo-397b, tp-size: 8, port: %(port)s}
+            args: {model-path: %(node)s/models/demo-397b, served-model-name: demo-397b, tp-size: 8, port: %(port)s}
           - name: low
             inherit: all
             description: A server on GPUs 0 to 3.

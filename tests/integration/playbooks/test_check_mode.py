@@ -12,7 +12,7 @@ OLD_KEY, NEW_KEY = "old-key-aaaaaaaaaaaaaaaa", "new-key-bbbbbbbbbbbbbbbb"
 
 
 def profiles(node, key: str) -> dict[str, object]:
-    args = {"model-path": "/models/checked", "served-model-name": "checked", "tp-size": 8, "port": node.port}
+    args = {"model-path": f"{node.folder}/models/demo-397b", "served-model-name": "checked", "tp-size": 8, "port": node.port}
     profile = {"name": "checked", "api_key": key, "args": args}
     return {"sglang_server_profile": "checked", "sglang_server_profiles": [profile]}
 
@@ -33,7 +33,7 @@ def test_on_a_stuck_node_with_files_of_an_older_run(make_node, play) -> None:
     assert run.rc == 0, str(run)
     assert f"pid {left_over}" in run.text or f"pid: {left_over}" in run.text, str(run)
     assert "/models/before" in run.text, str(run)
-    assert "/models/checked" in run.text, str(run)
+    assert f"{node.folder}/models/demo-397b" in run.text, str(run)
     for key in (OLD_KEY, NEW_KEY):
         assert key not in run.out, str(run)
     assert "would_relaunch" in run.text, str(run)

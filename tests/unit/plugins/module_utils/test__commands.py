@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult, CommandRunner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import find_account
 
 LONG = 60.0  # a deadline that is never reached, however loaded the machine is
 SHORT = 2.0  # a deadline that must be reached, but not before a shell could say its pid
@@ -291,3 +292,21 @@ def test_a_stuck_grandchild_is_what_is_left_behind(memory, tmp_path):
 def test_nothing_is_remembered_of_what_could_be_killed(runner, memory):
     runner(("sleep", "600"), SHORT)
     assert records(memory) == []
+
+
+def test_an_environment_of_its_own(memory, monkeypatch):
+    monkeypatch.setenv("FROM_PARENT", "parent")
+    runner = CommandRunner(SystemClock(), environment={"FROM_OPTION": "option"}, inherit=False, memory=memory)
+    result = runner(["/usr/bin/env"], 20.0)
+    assert sorted(result.stdout.split()) == ["FROM_OPTION=option", "LC_ALL=C"]
+
+
+def test_root_can_run_it_as_another_user(memory):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    nobody = find_account("nobody")
+    runner = CommandRunner(SystemClock(), account=nobody, memory=memory)
+    result = runner(["sh", "-c", "id -u; id -g; id -G; pwd"], 20.0)
+    uid, gid, groups, folder = result.stdout.splitlines()
+    assert (int(uid), int(gid), folder) == (nobody.uid, nobody.gid, "/")
+    assert {int(group) for group in groups.split()} == set(nobody.gids), "none of root's groups is left"

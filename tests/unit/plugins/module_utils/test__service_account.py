@@ -68,3 +68,10 @@ def test_who_does_not_exist(user: str, group: str, sentence: str) -> None:
     with pytest.raises(LookupError) as caught:
         find_account(user, group)
     assert caught.value.args == (sentence,)
+
+
+def test_the_group_and_home_of_the_unit() -> None:
+    entry = pwd.getpwuid(os.getuid())
+    other = next(group for group in grp.getgrall() if group.gr_gid != entry.pw_gid)
+    assert (find_account(entry.pw_name).gid, find_account(entry.pw_name).home) == (entry.pw_gid, entry.pw_dir)
+    assert find_account(entry.pw_name, other.gr_name).gid == other.gr_gid
