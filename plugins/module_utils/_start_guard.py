@@ -120,7 +120,7 @@ class Guard:
 
     def interrupted(self) -> GuardVerdict:
         """systemd ended it: a stop, or TimeoutStartSec. Not a no of the guard, so the start limit counts it."""
-        text = f"ended by SIGTERM after {self._waited():.0f} s; {self._options.unit} was not started. {self._reason}"
+        text = f"ended by a signal after {self._waited():.0f} s; {self._options.unit} was not started. {self._reason}"
         return self._end("interrupted", text, warning=True)
 
     def failed(self, what: str) -> GuardVerdict:
@@ -201,8 +201,8 @@ class Guard:
         if step == "refuse":
             text = f"refuses to start {unit} (no {count} in a row): {self._reason} {TRIES_AGAIN}{after}"
             return self._end("refused", text, warning=True)
-        text = f"gives up on {unit} after {self._waited():.0f} s (no {count} in a row): {self._reason} {TRIES_AGAIN}{after}"
-        return self._end("gave_up", text, warning=True)
+        waited = f"after {self._waited():.0f} s (no {count} in a row)"
+        return self._end("gave_up", f"gives up on {unit} {waited}: {self._reason} {TRIES_AGAIN}{after}", warning=True)
 
     def _end(self, verdict: GuardVerdict, text: str, *, warning: bool) -> GuardVerdict:
         self._reason = text[0].upper() + text[1:]

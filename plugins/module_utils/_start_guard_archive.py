@@ -20,7 +20,19 @@ import zipfile
 PROGRAM = "_start_guard_program"
 _PACKAGE = "ansible_collections.cleanslate.gpu.plugins.module_utils"
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can say
-_MAIN = f"import sys\n\nfrom {_PACKAGE}.{PROGRAM} import main\n\nsys.exit(main())\n"
+# Until the program can say so itself, a signal must not look like a good end: systemd would go on to the server.
+_MAIN = f"""\
+import os
+import signal
+import sys
+
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda *ignored: os._exit(5))
+
+from {_PACKAGE}.{PROGRAM} import main
+
+sys.exit(main())
+"""
 
 
 def needed_modules(sources: str, first: str = PROGRAM) -> tuple[str, ...]:

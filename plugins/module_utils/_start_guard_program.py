@@ -6,7 +6,7 @@
 
 """The program that a unit runs before its server: options, the real world, signals, exit codes.
 
-0: the server may start. 3: refused, a holder is named. 4: gave up waiting. 5: ended by SIGTERM. 1: the guard itself
+0: the server may start. 3: refused, a holder is named. 4: gave up waiting. 5: ended by a signal. 1: the guard itself
 failed. 2: wrong options.
 """
 
@@ -48,6 +48,8 @@ STATE_FOLDER = "/run/cleanslate-guard"
 LOCK_FOLDER = "/run/cleanslate-gpus"
 GRACE = 30.0  # seconds after its time for a look that does not come back
 RESET_TIMEOUT = 10.0
+# systemd takes a death by one of these for a good end, and would go on to the server.
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # The options that the gate's module has too, from the same tables, so that they mean the same.
 _SHARED = {
@@ -61,7 +63,7 @@ _TYPES: dict[str, t.Callable[[str], t.Any]] = {"int": int, "float": float, "str"
 
 
 class _Interrupted(Exception):
-    """SIGTERM."""
+    """One of ENDING."""
 
 
 class _TimeIsOver(Exception):
@@ -183,7 +185,8 @@ def _search(user: str, environment: t.Mapping[str, str]) -> _leftovers.Search:
 
 def _run(guard: Guard, most: float) -> GuardVerdict:
     """Everything that can end the guard from outside becomes a verdict. Its children end with it."""
-    signal.signal(signal.SIGTERM, _raise(_Interrupted))
+    for number in ENDING:
+        signal.signal(number, _raise(_Interrupted))
     signal.signal(signal.SIGALRM, _raise(_TimeIsOver))
     signal.setitimer(signal.ITIMER_REAL, most)
     try:
@@ -206,7 +209,8 @@ def _run(guard: Guard, most: float) -> GuardVerdict:
 def _raise(what: type[Exception]) -> t.Callable[[int, t.Any], None]:
     def handler(_number: int, _frame: t.Any) -> None:
         # One is enough: a second signal must not cut the record short.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
         raise what
 

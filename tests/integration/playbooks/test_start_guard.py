@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
+import sys
 import typing as t
 
 import pytest
-from simulated_nodes import Node
+from simulated_nodes import SIMULATE, Node
 
 
 def systemctl(node: Node, verb: str) -> subprocess.CompletedProcess[str]:
@@ -75,3 +77,18 @@ def test_a_second_relaunch_changes_no_file(node, play) -> None:
     assert run.rc == 0, str(run)
     assert (node.folder / "lib" / "sglang.pyz").read_bytes() == program
     assert "sha256" not in run.out, "nothing differs, so there is no diff"
+
+
+def test_start_says_whom_the_guard_refused(node, play) -> None:
+    """Somebody takes a GPU in the moment between the gate and the start."""
+    assert systemctl(node, "stop").returncode == 0
+    hold = shlex.join([sys.executable, str(SIMULATE), "hold", str(node.folder), "--gpu", "3", "--mib", "5000"])
+    node.wrap_systemctl({"daemon-reload": f"{hold} >/dev/null 2>&1"})
+    try:
+        run = play("start", node)
+    finally:
+        node.unwrap_systemctl()
+    assert run.rc == 2, str(run)
+    assert "sglang.service was not started: Refuses to start sglang.service" in run.text, str(run)
+    assert "GPU 3 holds 5000 MiB" in run.text, str(run)
+    assert node.launchers() == []

@@ -261,7 +261,7 @@ def test_an_interruption_is_recorded_and_counts_as_no_refusal() -> None:
     stopped = guard(world, refusals=4)
     assert stopped.interrupted() == "interrupted"
     assert (world.last.verdict, world.last.refused_count, world.resets) == ("interrupted", 4, 0)
-    assert "ended by SIGTERM" in world.last.reason.replace("Ended", "ended")
+    assert world.last.reason.startswith("Ended by a signal")
 
 
 def test_a_failure_of_the_guard_itself_starts_nothing_and_says_what() -> None:

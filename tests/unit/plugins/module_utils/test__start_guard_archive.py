@@ -10,6 +10,7 @@ import io
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -102,6 +103,14 @@ def test_wrong_options_end_with_2_and_say_which(program: pathlib.Path, words: li
     done = run(program, *words, f"--state-dir={program.parent}/state")
     assert done.returncode == 2
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["TERM", "INT", "HUP"])
+def test_a_signal_before_it_has_begun_is_no_good_end_either(program: pathlib.Path, number: signal.Signals) -> None:
+    with zipfile.ZipFile(program) as together:
+        first = together.read("__main__.py").decode()
+    early = first[: first.index("from ansible_collections")] + f"os.kill(os.getpid(), {int(number)})\n"
+    assert subprocess.run([sys.executable, "-I", "-c", early], check=False, timeout=60).returncode == 5
 
 
 def test_a_folder_that_cannot_be_used_starts_nothing(program: pathlib.Path) -> None:
