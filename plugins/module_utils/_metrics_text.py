@@ -20,12 +20,11 @@ import tempfile
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_record_file import failure
-from ansible_collections.cleanslate.gpu.plugins.module_utils._run_records import Record, seconds_of
+from ansible_collections.cleanslate.gpu.plugins.module_utils._run_records import ACTIONS, Record, seconds_of
 
 STATE_NAME = "metrics.json"
 FILE_NAME = "cleanslate.prom"
 VERSION = 1
-ACTIONS = ("nothing", "report", "release", "relaunch")
 SUCCESSES = ("ready", "released", "started", "stopped", "done")
 LONGEST_LABEL = 200
 
@@ -77,8 +76,7 @@ def advance(state: State, record: Record) -> State:
     at = seconds_of(record.get("at")) or 0.0
     if record["event"] == "drift":
         action = _label((record.get("decision") or {}).get("action"))
-        samples.drop("drift_decision", place)
-        for one in dict.fromkeys((*ACTIONS, action)):
+        for one in ACTIONS:
             samples.put("drift_decision", {**place, "decision": one}, int(one == action))
         samples.put("drift_look_timestamp_seconds", place, at)
         samples.add("drift_decisions_total", {**place, "decision": action}, 1)

@@ -22,6 +22,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import M
 
 VERSION = 1
 EVENTS = ("begun", "ended", "drift")
+ACTIONS = ("nothing", "report", "release", "relaunch")  # what drift can decide
 LONGEST_TEXT = 4000  # characters of one value; a command line of SGLang has a few hundred
 MOST_ENTRIES = 256  # holders, signals, GPUs, steps
 LONGEST_LINE = 1 << 20  # bytes; what a reader takes
@@ -78,8 +79,8 @@ def make_record(event: Event, fields: t.Mapping[str, t.Any], origin: Origin) -> 
         raise RecordRefused(f"{' and '.join(missing)} must be given: without it nobody finds this run again.")
     if event == "ended" and not fields.get("verdict"):
         raise RecordRefused("verdict must be given with event=ended: a run that has ended ends in a word.")
-    if event == "drift" and not (fields.get("decision") or {}).get("action"):
-        raise RecordRefused("decision must be given with event=drift, and hold an action.")
+    if event == "drift" and (fields.get("decision") or {}).get("action") not in ACTIONS:
+        raise RecordRefused(f"decision must be given with event=drift, with an action of {', '.join(ACTIONS)}.")
     if event == "begun":
         fields = {name: value for name, value in fields.items() if name in _TEXTS}
     holders = list(fields.get("holders") or ())
