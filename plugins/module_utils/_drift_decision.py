@@ -226,7 +226,14 @@ ROWS: tuple[Row, ...] = (
         kills=True,
         server="starting",
         load="overdue",
+        alive="yes",
         gpus=_FREE,
+    ),
+    _row(
+        "not_launched",
+        "report",
+        "It has waited for longer than its load budget and has no main process yet: its guard or systemd waits.",
+        server="starting",
     ),
     # At work.
     _row("busy_drifted", "report", "It is at work. What differs waits.", about="drifted", server="busy", drifted="yes"),
@@ -248,6 +255,7 @@ ROWS: tuple[Row, ...] = (
         drifted="yes",
         config="apply",
         requests="none",
+        alive="yes",
     ),
     _row("drifted", "report", "It serves, and is not as wanted.", about="drifted", server="ready", drifted="yes"),
     _row(

@@ -166,7 +166,7 @@ def _view(gate: Parts, unit: str, gpus: tuple[str, ...]) -> tuple[str, str]:
         for holder in _holders(gate)
         if holder.get("disposition") == "target" and holder.get("computes") and holder.get("unit") != unit
     ]
-    used = [one for one in strangers if not one.get("gpus") or overlap(tuple(one["gpus"]), gpus)]
+    used = [one for one in strangers if overlap(_uuids(one.get("gpus")), gpus)]
     if not used:
         return state, said
     names = "; ".join(f"{one.get('pid')} ({str(one.get('cmdline') or one.get('comm'))[:80]})" for one in used[:_MOST])
@@ -176,6 +176,10 @@ def _view(gate: Parts, unit: str, gpus: tuple[str, ...]) -> tuple[str, str]:
 def _holders(gate: Parts) -> list[Parts]:
     holders = gate.get("holders")
     return [one for one in holders if isinstance(one, t.Mapping)] if isinstance(holders, list) else []
+
+
+def _uuids(value: t.Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
 
 
 def _has_host(parts: t.Any) -> bool:
@@ -232,7 +236,7 @@ def _lease(parts: t.Any, node: Parts, gpus: tuple[str, ...], run_id: str) -> tup
     if problem or not isinstance(leases, list) or not isinstance(starting, list):
         return "unknown", _first(problem, book.get("msg"), "the leases on these GPUs were not looked at")
     standing = [one for one in (*leases, *starting) if isinstance(one, t.Mapping) and one.get("run_id") != run_id]
-    told = [str(one.get("text")) for one in standing if overlap(tuple(one.get("gpus") or ()), gpus)]
+    told = [str(one.get("text")) for one in standing if overlap(_uuids(one.get("gpus")), gpus)]
     return ("yes", "; ".join(told[:_MOST])) if told else ("no", "")
 
 
@@ -250,7 +254,8 @@ def _memory(node: Parts, unreachable: str) -> tuple[Memory | None, str]:
 def _drifted(node: Parts, parts: t.Any) -> tuple[Told, str]:
     config = _part(node, "config")
     found = []
-    for one in config.get("differences") or ():
+    differences = config.get("differences")
+    for one in differences if isinstance(differences, list) else ():
         if isinstance(one, t.Mapping):
             found.append(
                 f"{one.get('where')}: {one.get('item')} is {one.get('found')!r}, wanted is {one.get('wanted')!r}"
@@ -291,6 +296,8 @@ def _ended(service: Parts) -> t.Literal["alone", "on_request", "unknown"]:
         return "on_request" if left < ended else "alone"
     if active == "failed":
         return "alone"
+    if left == 0:
+        return "unknown"  # it has not run since the boot
     # With Restart=always only a request leaves a unit inactive without a failure.
     return "alone" if service.get("restart") not in (None, "", "always") else "on_request"
 

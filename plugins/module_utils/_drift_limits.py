@@ -51,7 +51,7 @@ def policy_of(fields: t.Any) -> Policy:
     unknown = sorted(str(name) for name in fields if name not in POLICY_FIELDS)
     if unknown:
         raise ValueError(f"the policy has {', '.join(unknown)}; known are {', '.join(POLICY_FIELDS)}")
-    values = {str(name): value for name, value in fields.items()}
+    values = {str(name): _plain(name, value) for name, value in fields.items()}
     limits = Limits(**{name: values.pop(name) for name in _LIMITS if name in values})
     wrong = limits.fault()
     if wrong:
@@ -71,6 +71,20 @@ def policy_of(fields: t.Any) -> Policy:
     values["windows"] = _time_windows.parse_all(_texts(values.get("windows", ()), "windows"))
     values["gpus"] = _texts(values.get("gpus", ()), "gpus")
     return Policy(limits=limits, **values)
+
+
+def _plain(name: t.Any, value: t.Any) -> t.Any:
+    """A number or a truth that a template made text of."""
+    if not isinstance(value, str):
+        return value
+    if name == "enabled":
+        return {"true": True, "false": False}.get(value.lower(), value)
+    if name == "load_budget" or name in _LIMITS:
+        try:
+            return int(value) if name == "max_remediations" else float(value)
+        except ValueError:
+            return value
+    return str(value)
 
 
 def _texts(value: t.Any, name: str) -> tuple[str, ...]:
