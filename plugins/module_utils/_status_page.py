@@ -26,7 +26,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._status_text import
 Host = t.Mapping[str, t.Any]
 # A sign and a word for each state: colour alone says nothing to many readers, nor in print.
 _LEVELS = {
-    "attention": ("!", "needs attention"),
+    "attention": ("!", "attention"),
     "not_known": ("?", "not known"),
     "in_hand": ("…", "in hand"),
     "well": ("✓", "well"),
@@ -90,7 +90,7 @@ def _fleet(hosts: t.Sequence[tuple[str, Host]]) -> Html:
         else:
             rows.append([name, _badge(host["level"]), unreached(host), "-", "-", "-"])
     header = ["Node", "State", "Server", "GPU memory", "-Computing", "-Last run"]
-    return element("section", _table("", "All nodes", header, rows), class_="card fleet")
+    return element("section", _table("nodes", "All nodes", header, rows), class_="card fleet")
 
 
 def _last(host: Host) -> Html | str:
@@ -126,12 +126,14 @@ def _said(host: Host) -> Html:
 
 def _facts(host: Host) -> Html:
     server, requests = host["server"], host["server"]["requests"]
+    # That the GPUs of a server which serves are in use needs no explanation.
+    serves = server["verdict"] in ("ready", "busy") and host["gpu"]["verdict"] == "busy"
     rows: list[tuple[str, Html | str | None]] = [
         (
             "Server",
             together([element("strong", server["verdict"]), f": {server['reason']}" if server["reason"] else None]),
         ),
-        ("Stage", server["stage"]),
+        ("Stage", server["stage"] if server["verdict"] == "starting" else None),
         ("Since", _moment(server["since"])),
         ("Profile", f"{host['profile']} ({'wanted' if host['profile_from'] == 'wanted' else 'in the inventory'})"),
         (
@@ -139,7 +141,10 @@ def _facts(host: Host) -> Html:
             None if requests["running"] is None else f"{requests['running']} running, {mib(requests['queued'])} queued",
         ),
         ("Restarts", str(server["restarts"]) if server["restarts"] else None),
-        ("GPUs", together([element("strong", host["gpu"]["verdict"]), f": {host['gpu']['reason']}"])),
+        (
+            "GPUs",
+            together([element("strong", host["gpu"]["verdict"]), None if serves else f": {host['gpu']['reason']}"]),
+        ),
         ("Driver", host["gpu"]["driver_version"]),
         ("GPU host", host["gpu_host"] if host["gpu_host"] != host["host"] else None),
     ]
@@ -161,7 +166,7 @@ def _memory_cell(gpu: Host) -> Html:
     share = used_share(gpu["used_mib"], gpu["total_mib"])
     percent = "" if share is None else f" ({100 * share:.0f} %)"
     text = "not known" if gpu["used_mib"] is None else f"{gpu['used_mib']} of {mib(gpu['total_mib'])} MiB{percent}"
-    return together([element("span", text, class_="number"), _bar(gpu)])
+    return element("div", element("span", text, class_="number"), _bar(gpu), class_="use")
 
 
 def _users_cell(gpu: Host) -> Html:
@@ -205,8 +210,14 @@ def _holders(host: Host) -> Html | None:
         [_holder_name(process), f"{process['disposition']}: {process['reason']}", process["cmdline"] or ""]
         for process in host["holders"]["processes"]
     ]
+    if not rows:
+        return None
     caption = f"Processes with a GPU open, seen on {host['holders']['seen_on']}"
-    return _table("holders", caption, ["Process", "Whose", "-Command line"], rows) if rows else None
+    table = _table("holders", caption, ["Process", "Whose", "-Command line"], rows)
+    if host["level"] == "attention":
+        return table
+    # Where nothing is wrong there are many and they say little.
+    return element("details", element("summary", f"{len(rows)} processes with a GPU open"), table)
 
 
 def _runs(host: Host) -> Html | None:

@@ -54,7 +54,7 @@ code { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace
   margin-top: 16px;
 }
 .title { display: flex; flex-wrap: wrap; gap: 4px 12px; align-items: center; justify-content: space-between; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
+table { border-collapse: collapse; width: 100%; table-layout: fixed; font-size: 14px; }
 caption { text-align: left; font-weight: 600; font-size: 14px; color: var(--soft); padding: 20px 0 6px; }
 th, td {
   text-align: left; vertical-align: top; padding: 7px 12px 7px 0; border-top: 1px solid var(--line);
@@ -73,22 +73,45 @@ th:last-child, td:last-child { padding-right: 0; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 16px; margin: 14px 0 0; font-size: 14px; }
 dt { color: var(--soft); }
 dd { margin: 0; min-width: 0; }
-.gpus td:nth-child(2) { width: 38%; }
-.bar { display: block; width: 100%; height: 10px; border-radius: 5px; margin-top: 6px; background: var(--track); }
+.nodes th:nth-child(1) { width: 11%; }
+.nodes th:nth-child(2) { width: 13%; }
+.nodes th:nth-child(3) { width: 14%; }
+.nodes th:nth-child(4) { width: 25%; }
+.nodes th:nth-child(5) { width: 10%; }
+.gpus th:nth-child(1) { width: 18%; }
+.gpus th:nth-child(2) { width: 50%; }
+.holders th:nth-child(1) { width: 24%; }
+.holders th:nth-child(2) { width: 32%; }
+.runs th:nth-child(1) { width: 22%; }
+.runs th:nth-child(2) { width: 15%; }
+.runs th:nth-child(4) { width: 14%; }
+.use { display: flex; flex-wrap: wrap; gap: 2px 14px; align-items: center; }
+.use .number { flex: 0 0 218px; }
+.bar { display: block; flex: 1 1 120px; min-width: 0; height: 10px; border-radius: 5px; background: var(--track); }
 .bar rect { fill: var(--bar); }
 .bar.unread { background: repeating-linear-gradient(135deg, var(--track) 0 6px, var(--soft) 6px 8px); }
 .fault { color: var(--attention); font-weight: 600; }
 .log { margin: 6px 0 0; padding: 10px 12px; background: var(--ground); border-radius: 6px; white-space: pre-wrap; }
+details { margin-top: 20px; }
+summary { font-weight: 600; font-size: 14px; color: var(--soft); cursor: pointer; }
 footer { margin-top: 24px; font-size: 13px; color: var(--soft); }
 @media (max-width: 640px) {
   body { padding: 16px 10px 32px; }
   .card { padding: 14px 12px; }
   th, td { padding-right: 8px; }
-  .fleet td, .fleet th, .gpus td, .gpus th { font-size: 13px; }
+  table { font-size: 13px; }
   .wide { display: none; }
-  .gpus td:nth-child(2) { width: 42%; }
-  dl { grid-template-columns: 1fr; gap: 0; }
-  dd + dt { margin-top: 8px; }
+  .nodes .badge { font-size: 12px; padding: 1px 7px; }
+  .nodes th:nth-child(1) { width: 19%; }
+  .nodes th:nth-child(2) { width: 30%; }
+  .nodes th:nth-child(3) { width: 27%; }
+  .nodes th:nth-child(4) { width: 24%; }
+  .gpus th:nth-child(1) { width: 12%; }
+  .gpus th:nth-child(2) { width: 48%; }
+  .holders th:nth-child(1) { width: 45%; }
+  .holders th:nth-child(2) { width: 55%; }
+  .runs th:nth-child(1), .runs th:nth-child(2) { width: 28%; }
+  .use .number, .bar { flex: 1 1 100%; }
 }
 @media print { body { background: #ffffff; } .card { break-inside: avoid; } }
 """

@@ -29,6 +29,13 @@ def mib(value: t.Any) -> str:
     return "?" if value is None else str(value)
 
 
+def _amount(value: t.Any) -> str:
+    """MiB as they are up to a GiB: a few of them matter; GiB above."""
+    if not isinstance(value, (int, float)):
+        return "?"
+    return f"{value:.0f} MiB" if value < 1024 else f"{value / 1024:.1f} GiB"
+
+
 def memory(gpu: Host) -> str:
     """The memory of all GPUs of a node."""
     gpus = gpu["gpus"]
@@ -36,7 +43,7 @@ def memory(gpu: Host) -> str:
         return "-"
     if gpu["used_mib_total"] == 0:
         return f"{len(gpus)} x 0 MiB"
-    return f"{mib(gpu['used_mib_total'])} of {mib(gpu['total_mib_total'])} MiB on {len(gpus)}"
+    return f"{_amount(gpu['used_mib_total'])} of {_amount(gpu['total_mib_total'])} on {len(gpus)}"
 
 
 def computing(host: Host) -> str:

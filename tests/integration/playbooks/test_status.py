@@ -18,6 +18,14 @@ from simulated_nodes import Node, Run
 GONE = {"ansible_connection": ("ssh", "local"), "ansible_port": (1, 22)}
 
 
+# What a node keeps on its disk.
+KEPT = {
+    "gpu_drift_wanted_file": "{{ simulated_node }}/wanted.json",
+    "gpu_drift_memory_file": "{{ simulated_node }}/drift.json",
+    "run_record_dir": "{{ simulated_node }}/record",
+}
+
+
 class Fleet(t.NamedTuple):
     run: Run
     serves: Node
@@ -43,6 +51,11 @@ def fleet(make_shared_node, play, tmp_path_factory) -> Fleet:
         for key, (there, here) in GONE.items()
     }
     variables["ansible_host"] = "{{ '127.0.0.1' if inventory_hostname == '" + gone.name + "' else inventory_hostname }}"
+    wanted = {"state": "serving", "profile": "slow", "by": "relaunch.yml", "who": "anna", "outcome": "ready"}
+    wanted |= {"at": "2026-11-29T15:02:11Z", "run_id": "r1", "pause": None}
+    (serves.folder / "wanted.json").write_text(json.dumps({"version": 1, "units": {"sglang.service": wanted}}))
+    (stuck.folder / "drift.json").write_text("{ cut off")
+    variables |= KEPT
     before = [node.snapshot() for node in (serves, stuck)]
     run = play(
         "status",
@@ -89,6 +102,15 @@ def test_a_stuck_gpu_is_named_with_the_next_step(fleet) -> None:
     assert held["what"] in fleet.page
 
 
+def test_what_the_nodes_keep_is_shown(fleet) -> None:
+    serves, stuck = host(fleet, fleet.serves), host(fleet, fleet.stuck)
+    assert (serves["profile"], serves["profile_from"]) == ("slow", "wanted")
+    assert serves["runs"] == {"known": True, "value": [], "problem": None}
+    assert not stuck["drift"]["known"]
+    assert any("drift remembers" in problem["what"] for problem in stuck["problems"]), stuck["problems"]
+    assert stuck["wanted"] == {"known": True, "value": None, "problem": None}
+
+
 def test_an_unreachable_node_is_a_line(fleet) -> None:
     gone = host(fleet, fleet.gone)
     assert gone["level"] == "not_known"
@@ -115,7 +137,7 @@ def test_a_refused_node_is_told_beside_the_others(fleet, play, tmp_path) -> None
     nodes = [fleet.serves, fleet.stuck]
     wrong = "{{ 'x' if inventory_hostname == '" + fleet.stuck.name + "' else 60 }}"
     path = pathlib.Path(tmp_path / "status.json")
-    run = play("status", nodes, variables={"sglang_server_restart_delay": wrong}, status_file=str(path))
+    run = play("status", nodes, variables={**KEPT, "sglang_server_restart_delay": wrong}, status_file=str(path))
     assert run.rc == 2, str(run)
     serves, stuck = json.loads(path.read_text())["hosts"]
     assert serves["level"] == "well"

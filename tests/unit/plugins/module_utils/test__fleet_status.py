@@ -141,7 +141,7 @@ def test_the_text_has_a_line_for_each_node_and_details_where_they_matter() -> No
     text = status_text(fleet_status([look("gpu1"), stuck("gpu2"), gone("gpu3")], NOW))
     lines = text.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["gpu1", "gpu2", "gpu3"]
-    assert "1048576 of 1150168 MiB on 8" in lines[1]
+    assert "1024.0 GiB of 1123.2 GiB on 8" in lines[1]
     assert "unreachable" in lines[3]
     assert "gpu2: server failed, GPUs busy" in lines
     assert not any(line.startswith("gpu1:") for line in lines)
