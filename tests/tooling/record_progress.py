@@ -24,7 +24,7 @@ import terminal_recording
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "progress.svg"
-COLUMNS, LINES = 118, 24
+COLUMNS, LINES = 134, 24
 LOADS = 40.0  # seconds
 DEADLINE = 300.0
 SIMULATE = ROOT / "tests" / "simulator" / "simulate.py"
