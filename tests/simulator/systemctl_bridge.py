@@ -97,6 +97,8 @@ class Bridge:
         self.tool.time = _Impatient()
         # Its own reads /proc a hundred times over, and fails at a process whose name is not UTF-8.
         self.tool.Systemctl.pidlist_of = lambda _self, pid: [pid, *descendants(pid)] if pid else []
+        # It takes every file with an @ in its name for a template of every unit with that prefix.
+        self.tool.SystemctlUnitFiles.match_unit_templates = lambda _self, _modules=None: []
         # The units of the machine that we run on are not this node's.
         self.tool._user_folders = [
             os.path.join(node, "home/.config/systemd/user"), os.path.join(node, "run/systemd/user")

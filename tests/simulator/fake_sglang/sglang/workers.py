@@ -90,8 +90,15 @@ def start_scheduler(plan: Plan, rank: int, others: t.Sequence[Worker]) -> Worker
     return Worker(pid, f"scheduler_{rank}", rank, ours)
 
 
+def gpu_of(rank: int) -> int:
+    """The device of a rank. Numbers only: SGLang turns each entry into one."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return int(visible.split(",")[rank]) if visible else rank
+
+
 def scheduler(plan: Plan, rank: int, parent: int, line: socket.socket) -> None:
     behaviour = plan.behaviour
+    gpu = gpu_of(rank)
     kernel.set_title(f"sglang::scheduler_TP{rank}")
     if behaviour.leave_zombie == rank:
         kernel.outlive_parent()
@@ -99,8 +106,8 @@ def scheduler(plan: Plan, rank: int, parent: int, line: socket.socket) -> None:
         kernel.die_with_parent(parent)
     processes.register(plan.node, f"scheduler_TP{rank}")
     fds = hold.open_all(plan.node)
-    hold.map_gpu(fds, rank)
-    allocation = contexts.Allocation(plan.node, rank, release=behaviour.release())
+    hold.map_gpu(fds, gpu)
+    allocation = contexts.Allocation(plan.node, gpu, release=behaviour.release())
     kernel.map_shared(allocation.fd)
     if behaviour.leave_worker == rank:
         leave_worker(plan)
@@ -109,8 +116,8 @@ def scheduler(plan: Plan, rank: int, parent: int, line: socket.socket) -> None:
             compile_worker(plan)
     mib = 0
     while True:
-        if plan.mib(rank) != mib:
-            mib = plan.mib(rank)
+        if plan.mib(gpu) != mib:
+            mib = plan.mib(gpu)
             allocation.grow(mib)
         try:
             ready = select.select([line], [], [], 0.05 if plan.share() < 1.0 else 0.5)[0]
