@@ -197,7 +197,7 @@ class Guard:
         # The start limit is there for a server that crashes. Without this, a holder that stays for a while would leave
         # the unit failed for good.
         problem = self._world.forget_starts()
-        after = f" The start limit counts this, since it could not be reset: {problem}." if problem else ""
+        after = f" The start limit counts this, since it could not be reset: {problem.rstrip('.')}." if problem else ""
         if step == "refuse":
             text = f"refuses to start {unit} (no {count} in a row): {self._reason} {TRIES_AGAIN}{after}"
             return self._end("refused", text, warning=True)
