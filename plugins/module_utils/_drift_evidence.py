@@ -235,7 +235,9 @@ def _lease(parts: t.Any, node: Parts, gpus: tuple[str, ...], run_id: str) -> tup
     problem = _first(book.get("leases_problem"), book.get("reason") if book.get("unreadable") else "")
     if problem or not isinstance(leases, list) or not isinstance(starting, list):
         return "unknown", _first(problem, book.get("msg"), "the leases on these GPUs were not looked at")
-    standing = [one for one in (*leases, *starting) if isinstance(one, t.Mapping) and one.get("run_id") != run_id]
+    if not all(isinstance(one, t.Mapping) for one in (*leases, *starting)):
+        return "unknown", "the leases on these GPUs have an unknown shape"
+    standing = [one for one in (*leases, *starting) if one.get("run_id") != run_id]
     told = [str(one.get("text")) for one in standing if overlap(_uuids(one.get("gpus")), gpus)]
     return ("yes", "; ".join(told[:_MOST])) if told else ("no", "")
 

@@ -95,15 +95,13 @@ def broken_laws(s: Situation, decision: Decision) -> list[str]:
 @pytest.mark.parametrize("gpus", VALUES["gpus"])
 @pytest.mark.parametrize("server", VALUES["server"])
 def test_every_cell_of_a_wanted_server_keeps_the_laws(server: str, gpus: str) -> None:
-    cell = situations(
-        server=server,
-        gpus=gpus,
-        wanted="serving",
-        frozen="no",
-        lease="no",
-        memory="readable",
-        requests=("none", "some"),
-    )
+    fixed = {"wanted": "serving", "frozen": "no", "lease": "no", "memory": "readable"}
+    # What matters to no row of this server takes one value here, and any in the test of random situations.
+    if server in ("ready", "busy", "wrong_model"):
+        fixed.update(ended="alone", load="overdue", comes_back="no")
+    else:
+        fixed.update(config="apply", drifted="yes", requests="none")
+    cell = situations(server=server, gpus=gpus, **fixed)
     assert not {law for s in cell for law in broken_laws(s, decide(s))}
 
 
