@@ -33,6 +33,7 @@ def test_refused_launch(node: Node, old_server: list[int], relaunched: t.Callabl
     run = relaunched(fault.group)
     assert run.rc == 2, str(run)
     assert fault.says in run.text, str(run)
+    assert "verdict: refuse" in run.out or not run.of(node), "a wrong variable is found before the node is asked"
     assert all(call.asks for call in run.of(node)), run.of(node)
     assert node.launchers() == old_server
     assert len(old_server) == 1
