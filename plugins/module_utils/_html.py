@@ -12,7 +12,7 @@ import dataclasses
 import html
 import typing as t
 
-_VOID = frozenset({"meta", "link", "rect"})
+_VOID = frozenset({"meta", "link"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ def element(name: str, /, *children: Child, **attributes: str | None) -> Html:
         if value is not None
     )
     if name in _VOID:
-        return Html(f"<{name}{written}>" if name != "rect" else f"<{name}{written}/>")
+        return Html(f"<{name}{written}>")
     return Html(f"<{name}{written}>{''.join(map(_inside, children))}</{name}>")
 
 
