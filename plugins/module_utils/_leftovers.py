@@ -92,7 +92,7 @@ class Swept:
         said = []
         if self.removed:
             size = sum(item.bytes for item in self.removed)
-            said.append(f"Removed {_some(self.removed)}, {size / 2**20:.1f} MiB.")
+            said.append(f"Removed {_some(self.removed)} ({size / 2**20:.1f} MiB).")
         stale = [item for item in self.kept if item.stale]
         wanted = [item for item in self.kept if not item.stale]
         if stale:
@@ -302,4 +302,4 @@ def _some(items: t.Sequence[Leftover], most: int = 4) -> str:
     """The first few with their reasons."""
     named = "; ".join(f"{item.path} ({item.reason})" for item in items[:most])
     more = f"; and {len(items) - most} more" if len(items) > most else ""
-    return f"{len(items)} left by an earlier server: {named}{more}"
+    return f"{len(items)} {'leftover' if len(items) == 1 else 'leftovers'} of an earlier server: {named}{more}"

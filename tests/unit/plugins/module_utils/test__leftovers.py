@@ -92,7 +92,7 @@ def test_known_names_that_nobody_holds_go(node: Node) -> None:
     assert sorted(os.listdir(node.shm)) == sorted(others)
     assert os.listdir(node.tmp) == ["tmpabcdefgh"]
     assert swept.as_dict()["removed_bytes"] == 4096 * 10
-    assert "Removed 10 left by an earlier server" in swept.message
+    assert swept.message.startswith("Removed 10 leftovers of an earlier server: ")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_find_only_tells(node: Node) -> None:
     path = node.file(node.shm / "nccl-AAA")
     found = find(node.search)
     assert [(item.stale, item.removed) for item in found.items] == [(True, False)]
-    assert found.message.startswith("Would remove 1")
+    assert found.message.startswith("Would remove 1 leftover of")
     assert path.exists()
 
 
