@@ -48,7 +48,8 @@ def test_a_server_started_by_pct_exec_makes_room(ct101: Inside, watch: t.Any) ->
     assert played.code == 0, played.why()
     released = played.release("ct101")
     assert [(one["pid"], one["disposition"]) for one in released["port_owners"]] == [(launcher, "target")]
-    assert [(one["pid"], one["signal"]) for one in released["signalled"]][0] == (launcher, "TERM")
+    first = released["signalled"][0]
+    assert (first["pid"], first["signal"]) == (launcher, "TERM")
     assert not os.path.exists(f"/proc/{launcher}")
     assert serving.answers(ct101)
     assert ct101.main_pid(UNIT)
