@@ -201,7 +201,7 @@ def _gpu_state(parts: t.Any, unit: str, gpus: tuple[str, ...]) -> tuple[str, str
 def _leftovers(parts: t.Any, unit: str) -> str:
     """The unit's processes on the GPUs, by what identifies them."""
     gate = _part(parts, "host_gate" if _has_host(parts) else "gate")
-    own = [one for one in _holders(gate) if one.get("disposition") == "target" and one.get("unit") in (unit, None)]
+    own = [one for one in _holders(gate) if one.get("disposition") == "target" and one.get("unit") == unit]
     named = sorted(f"{one.get('pid')}@{one.get('start_time')}" for one in own)
     return f"left over {', '.join(named[:16])}" if named else "nobody"
 

@@ -1,0 +1,301 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From the modules' results to the words of the table."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_evidence import Evidence, gather
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.drift_world import (
+    GPUS,
+    START,
+    UNIT,
+    Node,
+    holder,
+)
+
+HELD = {"verdict": "busy", "msg": "8 GPUs are held"}
+LEASE = {"run_id": "r7", "gpus": [], "text": "all GPUs of the host: held by run r7, node gpu1 (ana, relaunch.yml)"}
+MARKER = {"run_id": "r7", "gpus": [], "text": "all GPUs of the host: a server of run r7 is starting, for 900 s at most"}
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Node:
+    return Node(tmp_path)
+
+
+def seen(
+    node: Node, /, gpus: tuple[str, ...] = (), run_id: str = "", budget: float = 2700.0, **parts: t.Any
+) -> Evidence:
+    look = {**node.look(), **parts}
+    return gather(look, unit=UNIT, config="report", gpus=gpus, load_budget=budget, run_id=run_id)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        ("idle", "idle"),
+        ("settled", "idle"),
+        ("busy", "own"),
+        ("dying", "own"),
+        ("foreign", "others"),
+        ("draining", "unknown"),
+        ("orphaned", "orphaned"),
+        ("missing", "missing"),
+        ("faulty", "faulty"),
+        ("fabric_not_ready", "faulty"),
+        ("unknown", "unknown"),
+        ("something new", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_gpus_by_the_verdict_of_the_gate(node: Node, verdict: str | None, word: str) -> None:
+    node.gate = {"verdict": verdict, "msg": "as it is", "holders": []}
+    found = seen(node)
+    assert (found.situation.gpus, found.said["gpus"]) == (word, "as it is")
+
+
+def test_a_gate_that_was_not_asked(node: Node) -> None:
+    assert seen(node, gate={"failed": True, "msg": "no python"}).situation.gpus == "unknown"
+    assert seen(node, gate=None).said["gpus"] == "the GPUs were not looked at"
+
+
+class TestWhoseGpus:
+    """Where the GPU host looks, everything in the container is its target; drift's are the unit's alone."""
+
+    HOST: t.ClassVar[dict[str, t.Any]] = {"leases": [], "starting": [], "verdict": "not_held"}
+
+    def test_the_units(self, node: Node) -> None:
+        found = seen(node, host_gate={**HELD, "holders": [holder(91)]}, host_lock=self.HOST)
+        assert (found.situation.gpus, found.situation.lease) == ("own", "no")
+
+    def test_a_job_in_the_same_container_is_somebody_elses(self, node: Node) -> None:
+        job = holder(92, unit="session-3.scope", cmdline="python train.py")
+        found = seen(node, host_gate={**HELD, "holders": [holder(91), job]}, host_lock=self.HOST)
+        assert found.situation.gpus == "others"
+        assert "do not belong to sglang.service compute on these GPUs: 92 (python train.py)" in found.said["gpus"]
+
+    def test_one_that_has_no_unit_is_somebody_elses_too(self, node: Node) -> None:
+        node.gate = {**HELD, "holders": [holder(unit=None)]}
+        assert seen(node).situation.gpus == "others"
+
+    def test_who_only_watches_does_not_matter(self, node: Node) -> None:
+        node.gate = {
+            **HELD,
+            "holders": [holder(), holder(5, "x.service", "monitor"), holder(6, "y.service", computes=False)],
+        }
+        assert seen(node).situation.gpus == "own"
+
+    def test_a_job_on_other_gpus_does_not_matter(self, node: Node) -> None:
+        node.gate = {**HELD, "holders": [holder(), holder(92, unit="job.service", gpus=[GPUS[7]])]}
+        assert seen(node, gpus=GPUS[:4]).situation.gpus == "own"
+        assert seen(node, gpus=GPUS[4:]).situation.gpus == "others"
+
+    @pytest.mark.parametrize(
+        ("on_node", "on_host", "word"),
+        [
+            ("orphaned", "busy", "own"),  # the node cannot see who holds what outside it
+            ("busy", "orphaned", "orphaned"),
+            ("unknown", "idle", "unknown"),
+            ("idle", "unknown", "unknown"),
+            ("idle", "missing", "missing"),
+            ("faulty", "foreign", "faulty"),
+            ("foreign", "busy", "others"),
+        ],
+    )
+    def test_two_views(self, node: Node, on_node: str, on_host: str, word: str) -> None:
+        node.gate = {"verdict": on_node, "msg": "node", "holders": []}
+        host = {"verdict": on_host, "msg": "host", "holders": []}
+        assert seen(node, host_gate=host, host_lock=self.HOST).situation.gpus == word
+
+    def test_a_host_that_did_not_answer(self, node: Node) -> None:
+        found = seen(node, host_gate={"unreachable": True, "msg": "ssh"}, host_lock={"unreachable": True, "msg": "ssh"})
+        assert (found.situation.gpus, found.situation.lease) == ("unknown", "unknown")
+        assert seen(node, host_lock=self.HOST).situation.gpus == "unknown", "its gate was not asked"
+
+
+class TestLease:
+    def told(self, node: Node, /, gpus: tuple[str, ...] = (), run_id: str = "", **found: t.Any) -> tuple[str, str]:
+        look = node.look()
+        evidence = seen(node, gpus, run_id, node={**look["node"], **found})
+        return evidence.situation.lease, evidence.said["lease"]
+
+    def test_who_holds_it_is_named(self, node: Node) -> None:
+        assert self.told(node, leases=[LEASE]) == ("yes", LEASE["text"])
+        assert self.told(node, starting=[MARKER]) == ("yes", MARKER["text"])
+
+    def test_the_own_one_is_not_in_the_way(self, node: Node) -> None:
+        assert self.told(node, run_id="r7", leases=[LEASE]) == ("no", "")
+        assert self.told(node, run_id="r8", leases=[LEASE])[0] == "yes"
+
+    def test_one_on_other_gpus_is_not_in_the_way(self, node: Node) -> None:
+        assert self.told(node, gpus=GPUS[:4], leases=[{**LEASE, "gpus": [GPUS[5]]}])[0] == "no"
+        assert self.told(node, gpus=GPUS[:4], leases=[{**LEASE, "gpus": [GPUS[3]]}])[0] == "yes"
+
+    @pytest.mark.parametrize(
+        "found", [{"leases": None}, {"starting": None}, {"leases_problem": "unreadable lease"}, {"leases": [3]}]
+    )
+    def test_what_cannot_be_read_is_unknown(self, node: Node, found: dict[str, t.Any]) -> None:
+        assert self.told(node, **found)[0] == "unknown"
+
+    def test_an_unreadable_one_on_the_host_is_unknown(self, node: Node) -> None:
+        lock = {"leases": [], "starting": [], "unreadable": True, "reason": "unreadable lease: x"}
+        found = seen(node, host_gate={**HELD, "holders": []}, host_lock=lock)
+        assert (found.situation.lease, found.said["lease"]) == ("unknown", "unreadable lease: x")
+
+
+class TestEnd:
+    def ended(self, node: Node, **service: t.Any) -> str:
+        node.die(**service)
+        return seen(node).situation.ended
+
+    def test_by_what_came_first(self, node: Node) -> None:
+        """systemctl stop: out of active, then the process ends. A crash: the process ends, then out of active."""
+        for state in ("failed", "inactive"):
+            assert self.ended(node, state=state, left_active_us=100, main_ended_us=900) == "on_request"
+            assert self.ended(node, state=state, left_active_us=900, main_ended_us=100) == "alone"
+            assert self.ended(node, state=state, left_active_us=100, main_ended_us=100) == "alone"
+
+    @pytest.mark.parametrize(
+        ("state", "restart", "word"),
+        [
+            ("inactive", "always", "on_request"),
+            ("inactive", None, "on_request"),
+            ("inactive", "on-failure", "alone"),
+            ("inactive", "no", "alone"),
+            ("failed", "always", "alone"),
+            ("failed", None, "alone"),
+        ],
+    )
+    def test_where_systemd_tells_no_times(self, node: Node, state: str, restart: str | None, word: str) -> None:
+        assert self.ended(node, state=state, restart=restart, left_active_us=None, main_ended_us=None) == word
+
+    def test_one_that_has_not_run_since_the_boot(self, node: Node) -> None:
+        assert self.ended(node, state="inactive", left_active_us=0, main_ended_us=0) == "unknown"
+
+    def test_one_that_runs(self, node: Node) -> None:
+        assert seen(node).situation.ended == "unknown"
+
+    def test_between_two_starts(self, node: Node) -> None:
+        node.die(state="activating", sub_state="auto-restart")
+        found = seen(node).situation
+        assert (found.alive, found.comes_back) == ("no", "yes")
+
+    def test_in_its_guard(self, node: Node) -> None:
+        node.die(state="activating", sub_state="start-pre")
+        found = seen(node).situation
+        assert (found.alive, found.comes_back) == ("unknown", "yes")
+
+    def test_systemd_could_not_be_asked(self, node: Node) -> None:
+        node.die()
+        node.service = None
+        found = seen(node).situation
+        assert (found.alive, found.comes_back, found.ended, found.frozen) == ("unknown",) * 4
+
+
+class TestMoves:
+    @pytest.mark.parametrize(
+        ("progress", "use", "workers", "word"),
+        [
+            (True, 0, None, "yes"),
+            (False, 0, None, "no"),
+            (False, None, None, "no"),
+            (None, 0, None, "no"),
+            (None, None, None, "unknown"),
+            (False, 95, None, "yes"),  # a long prefill gives no token
+            (None, 95, True, "yes"),
+            (None, 95, False, "no"),  # the living ones wait for the dead one at full speed
+            (True, 95, False, "yes"),
+        ],
+    )
+    def test_signs(self, node: Node, progress: bool | None, use: int | None, workers: bool | None, word: str) -> None:
+        node.hang()
+        node.requests["progress"], node.use = progress, use
+        node.health["witnesses"] = {"workers": {"ok": workers}}
+        assert seen(node).situation.moves == word
+
+    def test_the_use_of_other_gpus_says_nothing(self, node: Node) -> None:
+        node.hang()
+        node.requests["progress"] = None
+        look = node.look()
+        rows = [{"uuid": uuid, "utilization_pct": 90 if number == 7 else 0} for number, uuid in enumerate(GPUS)]
+        found = seen(node, gpus=GPUS[:4], gate={**look["gate"], "gpus": rows})
+        assert found.situation.moves == "no"
+
+    def test_one_gpu_that_does_not_tell(self, node: Node) -> None:
+        node.hang()
+        node.requests["progress"] = None
+        rows = [{"uuid": GPUS[0], "utilization_pct": 0}, {"uuid": GPUS[1], "utilization_pct": None}]
+        assert seen(node, gate={**node.look()["gate"], "gpus": rows}).situation.moves == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "said"),
+    [
+        ({}, "serving", "serving profile kimi was asked for by ana with relaunch.yml at 2026-11-29T15:02:11Z"),
+        ({"state": "stopped", "outcome": "done"}, "stopped", "stopped profile kimi was asked for by ana"),
+        ({"outcome": "rolled_back"}, "serving", "serving profile kimi"),
+        ({"outcome": "failed"}, "failed", "which failed"),
+        ({"state": None, "outcome": None}, "none", ""),
+        ({"state": "dancing"}, "unreadable", "unknown shape"),
+        (
+            {"pause": {"until": "2027-01-15T08:00:01Z", "reason": "rewiring", "who": "bo"}},
+            "paused",
+            "paused until 2027-01-15T08:00:01Z by bo: rewiring",
+        ),
+        ({"pause": {"until": "2027-01-15T08:00:00Z", "reason": "rewiring", "who": "bo"}}, "serving", "ana"),
+    ],
+)
+def test_wanted(node: Node, change: dict[str, t.Any], word: str, said: str) -> None:
+    assert START == 1800000000.0, "15 January 2027, 08:00:00"
+    node.wanted = {**(node.wanted or {}), **change}
+    found = seen(node)
+    assert found.situation.wanted == word
+    assert said in found.said["wanted"]
+
+
+def test_wanted_by_nobody_and_unreadable(node: Node) -> None:
+    node.wanted = None
+    assert seen(node).situation.wanted == "none"
+    look = node.look()
+    found = seen(node, node={**look["node"], "wanted_problem": "cannot be told: x"})
+    assert (found.situation.wanted, found.said["wanted"]) == ("unreadable", "cannot be told: x")
+
+
+@pytest.mark.parametrize(
+    ("age", "word"), [(0, "within"), (2700, "within"), (2701, "overdue"), (-30, "within"), (-3600, "unknown")]
+)
+def test_load(node: Node, age: float, word: str) -> None:
+    node.load()
+    node.started = START - age
+    assert seen(node).situation.load == word
+    assert seen(node, health={**node.health, "main_pid": 3}).situation.load == "unknown", "since when is not known"
+
+
+def test_drifted(node: Node) -> None:
+    assert seen(node).situation.drifted == "no"
+    node.differences = [
+        {"where": "sglang.yaml", "item": "tp-size", "wanted": "8", "found": str(one)} for one in range(9)
+    ]
+    found = seen(node)
+    assert found.situation.drifted == "yes"
+    assert found.said["drifted"].startswith("sglang.yaml: tp-size is '0', wanted is '8'; ")
+    assert found.said["drifted"].endswith("; and 4 more")
+    node.differences = []
+    assert seen(node, unmet=["context_length is 1"]).said["drifted"] == "context_length is 1"
+    assert seen(node, node={**node.look()["node"], "config": None}).situation.drifted == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("running", "queued", "word"),
+    [(0, 0, "none"), (1, 0, "some"), (0, 2, "some"), (0, None, "unknown"), (None, None, "unknown")],
+)
+def test_requests(node: Node, running: int | None, queued: int | None, word: str) -> None:
+    node.requests = {"running": running, "queued": queued, "progress": None}
+    assert seen(node).situation.requests == word
