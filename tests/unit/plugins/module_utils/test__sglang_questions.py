@@ -21,7 +21,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions i
     ask_server_info,
     compare_loads,
 )
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, FakeOpener, answer
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import FakeOpener, answer
 
 METRICS = b"""# HELP sglang:num_running_reqs The number of running requests.
 # TYPE sglang:num_running_reqs gauge
@@ -126,15 +126,16 @@ def test_whether_the_model_moves(before: Load, after: Load, requests: Requests) 
 
 
 def test_what_the_server_says_of_itself_is_told_without_its_keys() -> None:
+    secret = "open4711sesame"  # no shape by which it could be known
     said = {
-        "api_key": KEY, "admin_api_key": f"{KEY}-2", "tp_size": 8, "max_tokens": 5, "tokenizer_path": "/m",
-        "launch_command": ["python", "-m", "sglang.launch_server", "--api-key", KEY, "--port", "1"],
-        "shell": f"--admin-api-key={KEY}", "internal_states": [{"server_args": {"api_key": KEY, "nothing": None}}],
+        "api_key": secret, "admin_api_key": f"{secret}-2", "tp_size": 8, "max_tokens": 5, "tokenizer_path": "/m",
+        "launch_command": ["python", "-m", "sglang.launch_server", "--api-key", secret, "--port", "1"],
+        "shell": f"--admin-api-key={secret}", "internal_states": [{"server_args": {"api_key": secret, "nothing": None}}],
     }  # fmt: skip
     opener = FakeOpener({"/server_info": answer(said)})
     seen = ask_server_info(opener, redact)
     assert seen is not None
-    assert KEY not in str(seen)
+    assert secret not in str(seen)
     assert {key: seen[key] for key in ("tp_size", "max_tokens", "tokenizer_path")} == {
         "tp_size": 8, "max_tokens": 5, "tokenizer_path": "/m",
     }  # fmt: skip
