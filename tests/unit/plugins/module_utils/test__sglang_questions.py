@@ -130,7 +130,8 @@ def test_what_the_server_says_of_itself_is_told_without_its_keys() -> None:
     said = {
         "api_key": secret, "admin_api_key": f"{secret}-2", "tp_size": 8, "max_tokens": 5, "tokenizer_path": "/m",
         "launch_command": ["python", "-m", "sglang.launch_server", "--api-key", secret, "--port", "1"],
-        "shell": f"--admin-api-key={secret}", "internal_states": [{"server_args": {"api_key": secret, "nothing": None}}],
+        "shell": f"--admin-api-key={secret}",
+        "internal_states": [{"server_args": {"api_key": secret, "nothing": None}}],
     }  # fmt: skip
     opener = FakeOpener({"/server_info": answer(said)})
     seen = ask_server_info(opener, redact)
