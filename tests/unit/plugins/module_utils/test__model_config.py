@@ -22,6 +22,7 @@ TEXT = {"num_attention_heads": 64, "max_position_embeddings": 262144, "hidden_si
         {"language_config": TEXT, "text_config": {"num_attention_heads": 1}},
         {"thinker_config": {"text_config": TEXT}, "text_config": {"num_attention_heads": 1}},
         {"thinker_config": TEXT},
+        {"thinker_config": TEXT, "llm_config": {"num_attention_heads": 1}},
         {**TEXT, "architectures": ["LlavaLlamaForCausalLM"], "text_config": {"max_position_embeddings": 4096}},
     ],
 )
