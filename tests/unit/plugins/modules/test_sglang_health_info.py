@@ -22,7 +22,7 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins impo
 
 KEYS = {
     "changed", "verdict", "reason", "stage", "witnesses", "requests", "since", "main_pid", "workers", "restarts",
-    "log_tail", "log_position",
+    "log_tail", "log_position", "server_info", "models",
 }  # fmt: skip
 
 
@@ -191,6 +191,25 @@ def test_options_that_cannot_be_meant(node: Node, arguments: dict[str, t.Any], s
     result, dummy = node.look(**{"port": 30000, **arguments})
     assert result["failed"]
     assert sentence in result["msg"]
+
+
+def test_what_the_server_says_of_itself_is_returned_where_it_is_asked_for(node: Node) -> None:
+    with ServerProcess(key="open4711sesame") as server:
+        node.unit.runs(server.pid)
+        server.wait_for_port()
+        asked = {"api_key": "open4711sesame", "with_server_info": True}
+        result = node.look_until(server.port, "ready", **asked)
+        # The module's own masking knows the key it was given; the server's second key only its name tells.
+        assert result["server_info"]["internal_states"] == []
+        assert result["models"]["data"] == [{"id": "kimi"}]
+        assert "open4711sesame" not in str(result)
+        result, dummy = node.look(server.port, api_key="open4711sesame")
+        assert (result["server_info"], result["models"]) == (None, None)
+    with ServerProcess() as old, ServerProcess(bind_after=600) as unit:
+        old.wait_for_port()
+        node.unit.runs(unit.pid)
+        result, dummy = node.look(old.port, **asked)
+        assert (result["verdict"], result["server_info"]) == ("port_taken", None)
 
 
 @pytest.mark.parametrize("sent", [KEY, "another-key"])
