@@ -1,0 +1,118 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The modules that keep state on a node, as real processes. Their rules are tested with the core."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.cleanslate.gpu.plugins.modules import sglang_wanted
+
+COLLECTION_ROOT = pathlib.Path(sglang_wanted.__file__).parents[5]
+UNIT = "sglang.service"
+
+
+def run(module: str, folder: pathlib.Path, **options: t.Any) -> dict[str, t.Any]:
+    arguments = folder / "arguments.json"
+    path = str(folder / "state" / f"{module}.json")
+    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {"path": path, "unit": UNIT, **options}}))
+    process = subprocess.run(
+        [sys.executable, "-m", f"ansible_collections.cleanslate.gpu.plugins.modules.{module}", str(arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert process.stdout.strip().startswith("{"), process.stderr
+    answer: dict[str, t.Any] = json.loads(process.stdout)
+    assert (process.returncode != 0) == bool(answer.get("failed"))
+    return answer
+
+
+WANTED = {"changed", "verdict", "reason", "wanted", "problem"}
+MEMORY = {"changed", "verdict", "reason", "memory", "problem"}
+RESULT = {"msg", "failed", "invocation", "diff"}
+
+
+def test_wanted(tmp_path: pathlib.Path) -> None:
+    empty = run("sglang_wanted", tmp_path, state="shown")
+    assert (empty["verdict"], empty["wanted"], empty["problem"], empty["changed"]) == ("shown", None, None, False)
+    options = {"state": "serving", "profile": "kimi", "outcome": "ready", "who": "ana", "by": "relaunch.yml"}
+    would = run("sglang_wanted", tmp_path, **options, _ansible_check_mode=True)
+    assert (would["changed"], (tmp_path / "state").exists()) == (True, False)
+    written = run("sglang_wanted", tmp_path, **options)
+    assert set(written) - RESULT == WANTED
+    assert (written["verdict"], written["diff"]) == ("written", {"before": "", "after": "serving: kimi, ready\n"})
+    shown = run("sglang_wanted", tmp_path, state="shown")
+    assert set(shown) - RESULT == WANTED
+    assert shown["wanted"] == written["wanted"]
+    assert run("sglang_wanted", tmp_path, state="paused", until="tomorrow", reason="x")["failed"]
+    refused = run("sglang_wanted", tmp_path, state="serving", unit="sglang")
+    assert set(refused) - RESULT == WANTED
+    assert refused["msg"] == refused["problem"] == refused["reason"]
+    assert (
+        "state is paused but all of the following are missing: until"
+        in run("sglang_wanted", tmp_path, state="paused", reason="x")["msg"]
+    )
+    (tmp_path / "state" / "sglang_wanted.json").write_text("{")
+    corrupt = run("sglang_wanted", tmp_path, state="shown")
+    assert (corrupt.get("failed"), corrupt["wanted"]) == (None, None)
+    assert "Drift only reports" in corrupt["problem"]
+
+
+def test_memory(tmp_path: pathlib.Path) -> None:
+    def memory(state: str, **options: t.Any) -> dict[str, t.Any]:
+        return run("sglang_drift_memory", tmp_path, state=state, **options)
+
+    assert memory("shown")["memory"] is None
+    assert memory("cleared", revision=0)["verdict"] == "unchanged"
+    assert not (tmp_path / "state").exists()
+    noted = memory("noted", revision=0, key="hung: sglang.service, process 4711")
+    assert set(noted) - RESULT == MEMORY
+    assert (noted["verdict"], noted["memory"]["revision"], noted["memory"]["suspicions"][0]["looks"]) == (
+        "written",
+        1,
+        1,
+    )
+    begun = memory("begun", revision=1, run_id="r1", action="relaunch")
+    assert (begun["verdict"], begun["memory"]["remediations"][0]["outcome"]) == ("written", None)
+    ended = memory("ended", run_id="r1", outcome="failed", reason="the gate did not open")
+    assert ended["memory"]["backoff"]["seconds"] == 900
+    assert ended["memory"]["backoff_until"] > ended["memory"]["backoff"]["at"]
+    held = memory("begun", revision=3, run_id="r2", action="relaunch")
+    assert set(held) - RESULT == MEMORY
+    assert (held["failed"], held["verdict"], held["changed"]) == (True, "held_back", False)
+    assert "the next one may begin in 1" in held["msg"]
+    assert memory("begun", revision=2, run_id="r2", action="relaunch")["verdict"] == "moved"
+    assert memory("noted", revision=3, key="x", confirm_within=10)["verdict"] == "refused"
+    (tmp_path / "state" / "sglang_drift_memory.json").write_text("{")
+    assert memory("shown").get("failed") is None
+    assert memory("ended", run_id="r1", outcome="ready")["verdict"] == "unreadable"
+    assert memory("reset", _ansible_check_mode=True)["changed"]
+    assert (tmp_path / "state" / "sglang_drift_memory.json").read_text() == "{"
+    assert memory("reset")["changed"]
+    assert memory("shown")["problem"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ({"state": "noted", "revision": 0}, "key"),
+        ({"state": "begun", "revision": 0, "action": "relaunch"}, "run_id"),
+        ({"state": "ended", "run_id": "r"}, "outcome"),
+    ],
+)
+def test_what_memory_needs(tmp_path: pathlib.Path, options: dict[str, t.Any], missing: str) -> None:
+    found = run("sglang_drift_memory", tmp_path, **options)
+    assert found["failed"]
+    assert missing in found["msg"]
