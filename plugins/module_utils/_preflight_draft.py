@@ -23,9 +23,11 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import (
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch import NO_PROFILE, OVERWRITE, Launch
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_model import (
+    TENSOR_CURE,
     effective_context,
     faults_of,
     target_config,
+    uneven_heads,
 )
 
 _ALWAYS_SEPARATE = ("EAGLE3", "STANDALONE", "DFLASH")
@@ -114,6 +116,8 @@ def _misfits(launch: Launch, algorithm: str, target: ModelConfig, reading: Model
             f" {target.vocabulary}"
         )
         yield Fault(what, _OTHER_CURE)
+    for what in uneven_heads(launch, draft, f"the draft model {path}"):
+        yield Fault(what, TENSOR_CURE)
     hidden = draft.target_hidden_size or draft.hidden_size
     if algorithm in ("EAGLE3", *_OF_TARGET) and _differ(hidden, target.hidden_size):
         what = (

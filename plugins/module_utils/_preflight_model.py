@@ -36,7 +36,7 @@ _CONTEXT_CURE = (
     f"Lower context-length, or leave it out; {OVERWRITE}: 1 in the profile's env lets SGLang go beyond what the model"
     " was made for."
 )
-_TENSOR_CURE = "Choose a tp-size that divides the heads, or give more ranks to dp-size, pp-size or ep-size."
+TENSOR_CURE = "Choose a tp-size that divides the heads, or give more ranks to dp-size, pp-size or ep-size."
 _TRUST_CURE = (
     "Set trust-remote-code: true in the profile's args if the code in the model's folder is to be run by the server."
 )
@@ -146,21 +146,23 @@ def tensor_parallel(context: Context) -> Check:
     ranks = launch.count("tp-size", 1) or 1
     if config.heads is None:
         return not_checked(name, f"config.json of {reading.path} does not tell its attention heads")
-    faults = [*_attention(launch, config, ranks), *_experts(launch, config, ranks)]
-    if faults:
-        return failed(name, [Fault(what, _TENSOR_CURE) for what in faults])
+    uneven = [*uneven_heads(launch, config, "the model"), *_experts(launch, config, ranks)]
+    if uneven:
+        return failed(name, [Fault(what, TENSOR_CURE) for what in uneven])
     return passed(name, f"{config.heads} attention heads over {ranks} ranks")
 
 
-def _attention(launch: Launch, config: ModelConfig, ranks: int) -> t.Iterator[str]:
+def uneven_heads(launch: Launch, config: ModelConfig, whose: str) -> t.Iterator[str]:
+    """Why the attention of a model cannot be cut into tp-size pieces."""
+    ranks = launch.count("tp-size", 1) or 1
     spread = any(launch.options.get(name) for name in ("enable-dp-attention", "attn-dp-size", "attn-cp-size"))
     if spread or config.heads is None:
         return  # attention is then cut into fewer pieces, by rules of each version
     if config.heads % ranks:
-        yield f"the model's {config.heads} attention heads cannot be spread evenly over tp-size {ranks}"
+        yield f"{whose}'s {config.heads} attention heads cannot be spread evenly over tp-size {ranks}"
     kv_heads = config.kv_heads
     if kv_heads and kv_heads % ranks and ranks % kv_heads:
-        yield f"the model's {kv_heads} key-value heads neither divide tp-size {ranks} nor are divided by it"
+        yield f"{whose}'s {kv_heads} key-value heads neither divide tp-size {ranks} nor are divided by it"
 
 
 def _experts(launch: Launch, config: ModelConfig, ranks: int) -> t.Iterator[str]:

@@ -5,7 +5,7 @@
 
 """Describe the argument parser of SGLang wheels: record_sglang_parsers.py sglang-0.5.23-….whl …
 
-Needs PyYAML, msgspec and typing_extensions, and neither GPU nor torch: what else SGLang imports on the way to its parser
+Needs PyYAML, msgspec and typing_extensions, and neither GPU nor torch: what else SGLang imports on its way there
 is played by empty objects. The modules that say what the parser takes must load for real, or nothing is recorded.
 Names, kinds, choices and defaults are written, no help texts. One option a line, so that a new version can be compared.
 """
@@ -122,7 +122,7 @@ class Stub(metaclass=Anything):
     def __enter__(self) -> t.Any:
         return self
 
-    def __exit__(self, *error: t.Any) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
 

@@ -59,6 +59,7 @@ def test_the_everyday_case(world: LaunchWorld) -> None:
         ("EAGLE3", {"hidden_size": 1024, "target_hidden_size": 4096}, ""),
         ("EAGLE", {"hidden_size": 1024}, "made for hidden states of size 1024"),
         ("STANDALONE", {"hidden_size": 1024}, ""),
+        ("STANDALONE", {"num_attention_heads": 14}, "'s 14 attention heads cannot be spread evenly over tp-size 8"),
         ("NGRAM", {"hidden_size": 1024, "vocab_size": 1}, ""),
     ],
 )
@@ -67,7 +68,7 @@ def test_a_draft_model_of_another_target(
 ) -> None:
     world.make_draft(**config)
     found = look(world, algorithm)
-    assert found.ok is not words.startswith(("a", "made")), found
+    assert found.ok is not bool(words), found
     assert words in found.detail
 
 
