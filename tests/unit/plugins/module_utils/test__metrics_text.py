@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import typing as t
@@ -18,6 +19,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils import _metrics_tex
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_record_file import RecordError
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_records import Origin, make_record
 
+PAGE = pathlib.Path(__file__).parents[4] / "docs" / "record.md"
 PROMTOOL = shutil.which("promtool")
 AT = 1_790_000_000.0
 BASE = {"run_id": "r", "playbook": "relaunch.yml", "node": "gpu1", "unit": "sglang.service"}
@@ -38,14 +40,15 @@ def text_after(*events: tuple[t.Any, ...]) -> list[str]:
 
 READY = ("ended", 400, {"verdict": "ready", "seconds": {"stop": 3, "load": 380.5}})
 FAILED = ("ended", 900, {"verdict": "failed", "signals": [{"pid": 1, "signal": "KILL", "after_s": 1}] * 2})
+ODD = {"node": 'odd "node"\\', "unit": "two\nlines", "playbook": "stop.yml"}
 EVERYTHING = (
     ("begun", 0, {}),
     READY,
     ("begun", 800, {}),
     FAILED,
     ("drift", 1000, {"decision": {"action": "report"}}),
-    ("begun", 2000, {"node": 'odd "node"\\', "unit": "two\nlines", "playbook": "stop.yml"}),
-    ("ended", 2001, {"node": 'odd "node"\\', "unit": "two\nlines", "playbook": "stop.yml", "verdict": "stopped"}),
+    ("begun", 2000, ODD),
+    ("ended", 2001, {**ODD, "verdict": "stopped", "seconds": {"stop": 1}}),
 )
 
 
@@ -139,3 +142,24 @@ def test_the_file_is_readable_and_replaced_as_a_whole(tmp_path: pathlib.Path) ->
 def test_a_folder_that_is_not_there_is_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(RecordError, match=r"cannot write the metrics into the folder .*/no"):
         _metrics_text.publish(str(tmp_path / "no"), "")
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian package prometheus) is not installed")
+def test_the_alerts_in_the_documentation_are_rules(tmp_path: pathlib.Path) -> None:
+    assert PROMTOOL is not None
+    (rules,) = re.findall(r"```yaml\n(groups:.*?)```", PAGE.read_text(), re.DOTALL)
+    file = tmp_path / "rules.yml"
+    file.write_text(rules)
+    done = subprocess.run([PROMTOOL, "check", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 rules found" in done.stdout
+
+
+def test_the_documentation_lists_every_metric_with_its_labels() -> None:
+    table = dict(re.findall(r"^\| `(cleanslate_\w+)` \| ([\w, ]+) \|", PAGE.read_text(), re.MULTILINE))
+    written: dict[str, set[str]] = {}
+    for line in text_after(*EVERYTHING):
+        if not line.startswith("#"):
+            name, _brace, rest = line.partition("{")
+            written.setdefault(name, set()).update(re.findall(r'(\w+)="', rest))
+    assert {name: set(labels.split(", ")) for name, labels in table.items()} == written
