@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._model_config import ModelConfig, model_config
@@ -44,33 +45,47 @@ _TRUST_CURE = (
 _KNOWN_TYPES = ("deepseek_v2", "deepseek_v3", "llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe")
 
 
-def look_at(name: str, launch: Launch | None) -> tuple[Check | None, ModelReading]:
-    """A reading of the model, or the check that says why there is none to look at."""
-    nothing = ModelReading("")
-    if launch is None:
-        return not_checked(name, NO_PROFILE), nothing
-    if not launch.model_path:
-        return not_checked(name, "the profile names no model"), nothing
-    path, why = launch.place(launch.model_path)
-    if not path:
-        return not_checked(name, why), nothing
-    reading = launch.read(path, launch.load_format)
-    if name != "model_files" and not reading.config:
-        return not_checked(name, f"there is no config.json of {path} to look at"), nothing
-    return None, reading
+def _of_model(check: t.Callable[[Launch, ModelReading], Check]) -> t.Callable[[Context], Check]:
+    """A check that needs the model, which may be where nobody can look."""
+    name = check.__name__
+
+    @functools.wraps(check)
+    def asked(context: Context) -> Check:
+        launch = context.launch
+        if launch is None:
+            return not_checked(name, NO_PROFILE)
+        if not launch.model_path:
+            return not_checked(name, "the profile names no model")
+        path, why = launch.place(launch.model_path)
+        if not path:
+            return not_checked(name, why)
+        return check(launch, launch.read(path, launch.load_format))
+
+    return asked
+
+
+def _of_config(
+    check: t.Callable[[Launch, ModelReading, ModelConfig], Check],
+) -> t.Callable[[Context], Check]:
+    """A check that needs the model's config.json; that it is missing is told by model_files."""
+
+    @functools.wraps(check)
+    def asked(launch: Launch, reading: ModelReading) -> Check:
+        if not reading.config:
+            return not_checked(check.__name__, f"there is no config.json of {reading.path} to look at")
+        return check(launch, reading, target_config(launch, reading))
+
+    return _of_model(asked)
 
 
 def target_config(launch: Launch, reading: ModelReading) -> ModelConfig:
     return model_config(reading.config, launch.overrides)
 
 
-def model_files(context: Context) -> Check:
+@_of_model
+def model_files(launch: Launch, reading: ModelReading) -> Check:
     """Everything that the load needs is there, and whole."""
     name = "model_files"
-    launch = context.launch
-    skipped, reading = look_at(name, launch)
-    if skipped is not None or launch is None:
-        return skipped or not_checked(name, NO_PROFILE)
     faults = faults_of(reading)
     if not faults and not launch.flag("skip-tokenizer-init"):
         faults = _tokenizer(launch, reading)
@@ -112,14 +127,10 @@ def effective_context(launch: Launch, config: ModelConfig) -> int | None:
     return launch.count("context-length", config.context)
 
 
-def context_length(context: Context) -> Check:
+@_of_config
+def context_length(launch: Launch, reading: ModelReading, config: ModelConfig) -> Check:
     """The model has the context that is asked for."""
     name = "context_length"
-    launch = context.launch
-    skipped, reading = look_at(name, launch)
-    if skipped is not None or launch is None:
-        return skipped or not_checked(name, NO_PROFILE)
-    config = target_config(launch, reading)
     wanted = launch.count("context-length")
     if wanted is None:
         if "context-length" in launch.options:
@@ -135,14 +146,10 @@ def context_length(context: Context) -> Check:
     return failed(name, [Fault(what, _CONTEXT_CURE)])
 
 
-def tensor_parallel(context: Context) -> Check:
+@_of_config
+def tensor_parallel(launch: Launch, reading: ModelReading, config: ModelConfig) -> Check:
     """The model can be cut into so many pieces."""
     name = "tensor_parallel"
-    launch = context.launch
-    skipped, reading = look_at(name, launch)
-    if skipped is not None or launch is None:
-        return skipped or not_checked(name, NO_PROFILE)
-    config = target_config(launch, reading)
     ranks = launch.count("tp-size", 1) or 1
     if config.heads is None:
         return not_checked(name, f"config.json of {reading.path} does not tell its attention heads")
@@ -183,14 +190,11 @@ def _experts(launch: Launch, config: ModelConfig, ranks: int) -> t.Iterator[str]
         )
 
 
-def trust_remote_code(context: Context) -> Check:
+@_of_config
+def trust_remote_code(launch: Launch, reading: ModelReading, config: ModelConfig) -> Check:
     """A model that brings code of its own needs leave to run it."""
     name = "trust_remote_code"
-    launch = context.launch
-    skipped, reading = look_at(name, launch)
-    if skipped is not None or launch is None:
-        return skipped or not_checked(name, NO_PROFILE)
-    if not target_config(launch, reading).custom_code:
+    if not config.custom_code:
         return passed(name, "the model brings no code of its own")
     if launch.flag("trust-remote-code"):
         return passed(name, "the model brings code of its own, and the profile allows it")
