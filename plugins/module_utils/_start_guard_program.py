@@ -179,6 +179,8 @@ def _search(user: str, environment: t.Mapping[str, str]) -> _leftovers.Search:
     folders = (
         environment.get("TORCH_EXTENSIONS_DIR") or os.path.join(cache, "torch_extensions"),
         environment.get("AITER_JIT_DIR") or os.path.join(account.pw_dir, ".aiter"),
+        os.path.join(environment.get("FLASHINFER_WORKSPACE_BASE") or account.pw_dir, ".cache", "flashinfer"),
+        environment.get("SGLANG_CACHE_DIR", ""),
     )
     return _leftovers.Search(uid=account.pw_uid, caches=tuple(path for path in folders if os.path.isabs(path)))
 

@@ -150,7 +150,17 @@ def test_the_server_and_the_guard_look_for_caches_in_the_same_place(monkeypatch:
 
     monkeypatch.setattr(_start_guard_program.pwd, "getpwnam", lambda name: Account)
     search = _start_guard_program._search
-    assert search("sglang", {}).caches == ("/home/sglang/.cache/torch_extensions", "/home/sglang/.aiter")
+    assert search("sglang", {}).caches == (
+        "/home/sglang/.cache/torch_extensions",
+        "/home/sglang/.aiter",
+        "/home/sglang/.cache/flashinfer",
+    )
     assert search("sglang", {"XDG_CACHE_HOME": "/fast"}).caches[0] == "/fast/torch_extensions"
-    assert search("sglang", {"TORCH_EXTENSIONS_DIR": "/fast/ext", "AITER_JIT_DIR": "relative"}).caches == ("/fast/ext",)
+    elsewhere = {
+        "TORCH_EXTENSIONS_DIR": "/fast/ext",
+        "AITER_JIT_DIR": "relative",
+        "FLASHINFER_WORKSPACE_BASE": "/fast",
+        "SGLANG_CACHE_DIR": "/fast/sglang",
+    }
+    assert search("sglang", elsewhere).caches == ("/fast/ext", "/fast/.cache/flashinfer", "/fast/sglang")
     assert search("sglang", {}).uid == 1001
