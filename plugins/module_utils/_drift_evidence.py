@@ -155,22 +155,26 @@ def _load(age: float | None, budget: float) -> t.Literal["within", "overdue", "u
     return "unknown" if age is None else "within" if age <= budget else "overdue"
 
 
-def _view(gate: Parts, unit: str, gpus: tuple[str, ...]) -> tuple[str, str]:
-    """What one gate saw. Its targets can be a whole container's; only the unit's are the unit's own."""
+def _view(gate: Parts, strangers: list[Parts], unit: str, gpus: tuple[str, ...]) -> tuple[str, str]:
+    """What one gate saw, where strangers are those of its targets that are not the unit's."""
     state = _GPUS.get(str(gate.get("verdict")), "unknown")
     said = _first(gate.get("msg"), "the GPUs were not looked at")
-    if state != "own":
-        return state, said
-    strangers = [
-        holder
-        for holder in _holders(gate)
-        if holder.get("disposition") == "target" and holder.get("computes") and holder.get("unit") != unit
-    ]
-    used = [one for one in strangers if overlap(_uuids(one.get("gpus")), gpus)]
-    if not used:
+    used = [one for one in strangers if one.get("computes") and overlap(_uuids(one.get("gpus")), gpus)]
+    if state != "own" or not used:
         return state, said
     names = "; ".join(f"{one.get('pid')} ({str(one.get('cmdline') or one.get('comm'))[:80]})" for one in used[:_MOST])
     return "others", f"processes that do not belong to {unit} compute on these GPUs: {names}"
+
+
+def _targets(parts: t.Any, unit: str) -> tuple[list[Parts], list[Parts]]:
+    """Of the view that sees everybody, the unit's processes on the GPUs, and the other targets.
+
+    On the node only the unit is in scope. On the GPU host it is the whole container.
+    """
+    if not _has_host(parts):
+        return [one for one in _holders(_part(parts, "gate")) if one.get("disposition") == "target"], []
+    targets = [one for one in _holders(_part(parts, "host_gate")) if one.get("disposition") == "target"]
+    return [one for one in targets if one.get("unit") == unit], [one for one in targets if one.get("unit") != unit]
 
 
 def _holders(gate: Parts) -> list[Parts]:
@@ -188,9 +192,9 @@ def _has_host(parts: t.Any) -> bool:
 
 def _gpu_state(parts: t.Any, unit: str, gpus: tuple[str, ...]) -> tuple[str, str]:
     """The node sees whose processes these are, the GPU host sees all of them."""
-    views = [_view(_part(parts, "gate"), unit, gpus)]
+    views = [_view(_part(parts, "gate"), [], unit, gpus)]
     if _has_host(parts):
-        views.append(_view(_part(parts, "host_gate"), unit, gpus))
+        views.append(_view(_part(parts, "host_gate"), _targets(parts, unit)[1], unit, gpus))
     for word in _OUTRANKS:
         for state, said in views:
             if state == word:
@@ -200,9 +204,7 @@ def _gpu_state(parts: t.Any, unit: str, gpus: tuple[str, ...]) -> tuple[str, str
 
 def _leftovers(parts: t.Any, unit: str) -> str:
     """The unit's processes on the GPUs, by what identifies them."""
-    gate = _part(parts, "host_gate" if _has_host(parts) else "gate")
-    own = [one for one in _holders(gate) if one.get("disposition") == "target" and one.get("unit") == unit]
-    named = sorted(f"{one.get('pid')}@{one.get('start_time')}" for one in own)
+    named = sorted(f"{one.get('pid')}@{one.get('start_time')}" for one in _targets(parts, unit)[0])
     return f"left over {', '.join(named[:16])}" if named else "nobody"
 
 

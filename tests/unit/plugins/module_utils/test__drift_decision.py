@@ -56,7 +56,23 @@ def broken_laws(s: Situation, decision: Decision) -> list[str]:
     """Said anew here, not with the rows of the table."""
     acts = decision.action in ("release", "relaunch")
     down = s.alive == "no"
+    known = "unknown" not in (s.server, s.gpus, s.frozen, s.lease) and s.memory == "readable"
+    stopped = (s.wanted, s.alive, s.comes_back) == ("stopped", "no", "no") and s.server in ("absent", *DOWN)
+    well = (
+        (s.server, s.load) == ("starting", "within")
+        or (s.server == "busy" and s.drifted != "yes")
+        or (s.server, s.gpus, s.drifted) == ("ready", "own", "no")
+        or (s.server in ("failed", "stopped") and s.comes_back == "yes")
+    )
+    quiet = (
+        s.frozen == "yes"
+        or s.lease == "yes"
+        or s.wanted == "paused"
+        or (stopped and s.gpus in ("idle", "others"))
+        or (known and s.wanted == "serving" and s.gpus in ("own", "idle") and well and not acts)
+    )
     laws = {
+        "whatever is not well is said": quiet == (decision.action == "nothing"),
         "no row has forgotten it": decision.row is not NOT_FORESEEN,
         "frozen is left alone": s.frozen != "yes" or decision.action == "nothing",
         "who holds a lease is left alone": s.lease != "yes" or s.frozen == "yes" or decision.action == "nothing",
@@ -81,6 +97,7 @@ def broken_laws(s: Situation, decision: Decision) -> list[str]:
                 "a person's stop stands": not (s.server in DOWN and down)
                 or s.ended == "alone"
                 or decision.action == "release",
+                "systemd can be asked": s.comes_back != "unknown" or not (s.server in DOWN and down),
                 "systemd is left to start it": s.comes_back != "yes"
                 or s.server not in DOWN
                 or decision.action == "release",

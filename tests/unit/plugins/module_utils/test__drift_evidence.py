@@ -82,20 +82,26 @@ class TestWhoseGpus:
         assert "do not belong to sglang.service compute on these GPUs: 92 (python train.py)" in found.said["gpus"]
 
     def test_one_that_has_no_unit_is_somebody_elses_too(self, node: Node) -> None:
+        found = seen(node, host_gate={**HELD, "holders": [holder(91, unit=None)]}, host_lock=self.HOST)
+        assert found.situation.gpus == "others"
         node.gate = {**HELD, "holders": [holder(unit=None)]}
-        assert seen(node).situation.gpus == "others"
+        assert seen(node).situation.gpus == "own", "on the node only the unit is in scope"
 
     def test_who_only_watches_does_not_matter(self, node: Node) -> None:
-        node.gate = {
-            **HELD,
-            "holders": [holder(), holder(5, "x.service", "monitor"), holder(6, "y.service", computes=False)],
-        }
-        assert seen(node).situation.gpus == "own"
+        watching = [holder(5, "x.service", "monitor"), holder(6, "y.service", computes=False)]
+        found = seen(node, host_gate={**HELD, "holders": [holder(91), *watching]}, host_lock=self.HOST)
+        assert found.situation.gpus == "own"
 
     def test_a_job_on_other_gpus_does_not_matter(self, node: Node) -> None:
-        node.gate = {**HELD, "holders": [holder(), holder(92, unit="job.service", gpus=[GPUS[7]])]}
-        assert seen(node, gpus=GPUS[:4]).situation.gpus == "own"
-        assert seen(node, gpus=GPUS[4:]).situation.gpus == "others"
+        gate = {**HELD, "holders": [holder(), holder(92, unit="job.service", gpus=[GPUS[7]])]}
+        assert seen(node, gpus=GPUS[:4], host_gate=gate, host_lock=self.HOST).situation.gpus == "own"
+        assert seen(node, gpus=GPUS[4:], host_gate=gate, host_lock=self.HOST).situation.gpus == "others"
+
+    def test_left_overs_are_the_units_alone(self, node: Node) -> None:
+        node.die()
+        gate = {**HELD, "holders": [holder(92), holder(91), holder(93, unit="job.service", computes=False)]}
+        found = seen(node, host_gate=gate, host_lock=self.HOST)
+        assert found.subject == "left over 91@991, 92@992"
 
     @pytest.mark.parametrize(
         ("on_node", "on_host", "word"),

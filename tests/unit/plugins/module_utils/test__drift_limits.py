@@ -229,6 +229,13 @@ def test_after_a_boot_in_the_past_the_budget_stays_spent(node: Node) -> None:
     assert node.run().held_back == "budget"
 
 
+def test_after_a_boot_in_the_past_a_back_off_is_no_longer_than_it_was(node: Node) -> None:
+    node.die()
+    node.run("failed")
+    node.boot, node.clock.boot_s, node.clock.date = "boot-2", 10.0, START - 300 * DAY
+    assert "the next one may begin in 15 minutes" in node.run().reasons[-1]
+
+
 def test_crashed_and_left_over(node: Node) -> None:
     node.die()
     node.gate = {"verdict": "busy", "msg": "held", "holders": [holder()]}
@@ -249,6 +256,16 @@ def test_what_a_person_does_not_allow(tmp_path: pathlib.Path, policy: dict[str, 
     for _ in range(3):
         verdict = node.run()
         assert (verdict.action, verdict.would, verdict.held_back) == ("report", "relaunch", held_back)
+        node.pass_time(5 * MINUTE)
+    assert nothing_was_written(node)
+
+
+@pytest.mark.parametrize("policy", [{"mode": "report"}, {"enabled": False}])
+def test_a_host_that_is_only_reported_on_is_left_as_it_is(tmp_path: pathlib.Path, policy: dict[str, t.Any]) -> None:
+    node = Node(tmp_path, **policy)
+    node.hang()
+    for _ in range(3):
+        assert node.run().would == "relaunch"
         node.pass_time(5 * MINUTE)
     assert nothing_was_written(node)
 
