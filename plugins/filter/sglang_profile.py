@@ -16,6 +16,8 @@ _FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_ap
 _SECRETS = {"api-key": "api_key", "admin-api-key": "admin_api_key"}
 _KEY = re.compile(r"[a-z][a-z0-9-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+# Also what the redactor finds again in every quoting.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -158,8 +160,11 @@ def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8, environment
     if "model-path" not in args:
         _fail(f"profile {name!r} has no model-path, neither of its own nor inherited")
     for key, value in secrets.items():
-        if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-            _fail(f"profile {name!r}: {key} must be printable ASCII text (SGLang compares it as such)")
+        if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+            _fail(
+                f"profile {name!r}: {key} must be what a client can send as a bearer token (RFC 6750): letters, digits"
+                " and - . _ ~ + / with = at its end only"
+            )
     if "admin_api_key" in secrets and "api_key" not in secrets:
         _fail(f"profile {name!r}: an admin_api_key without an api_key leaves the ordinary endpoints open to everybody")
     return {

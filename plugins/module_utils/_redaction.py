@@ -21,7 +21,8 @@ _WORD = (
 )
 _NAME = rf"(?:[A-Za-z0-9]{{1,40}}[-_.]){{0,10}}{_WORD}"  # bounded: a log line may be long
 _QUOTE = r"\\*[\"']"  # also as it stands in JSON within JSON
-_QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\*[\"'])(?:(?!(?P=q)).)*(?P=q))"
+# A quote within it has a backslash more before it than the one at its begin, or stands twice, as YAML writes it.
+_QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\*[\"'])(?:(?!(?P=q)).|(?<=\\)(?P=q)|(?P=q)(?P=q))*(?P=q))"
 _BARE = r"[^\s,;&\"'{}()\[\]]+"
 _EMPTY = r"(?!(?:None|null|true|false|True|False|~)\b)"
 

@@ -35,7 +35,7 @@ def installed(profile: dict[str, t.Any]) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "profile",
     [
-        {"name": "k2-5", "args": {"model-path": "/m/K 2.5", "port": 31000, "host": "0.0.0.0"}, "api_key": "k: {1}"},
+        {"name": "k2-5", "args": {"model-path": "/m/K 2.5", "port": 31000, "host": "0.0.0.0"}, "api_key": "k~1+/="},
         {"name": "a", "args": {"model-path": "/m", "served-model-name": "x", "tp-size": 4, "pp-size": 2}},
         {"name": "dp", "args": {"model-path": "/m", "tp-size": 8, "dp-size": 8, "enable-dp-attention": True}},
         {"name": "dp2", "args": {"model-path": "/m", "tp-size": 4, "dp-size": 2}, "api_key": "a", "admin_api_key": "b"},

@@ -113,3 +113,35 @@ def test_long_lines_take_no_time(piece: str) -> None:
 )
 def test_a_command_line(argv: list[str], shown: str) -> None:
     assert redact_argv(argv) == shown
+
+
+ODD = "planted-a\"b'c\\d$e%f"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"server_args=ServerArgs(api_key={ODD!r}, port=1)",
+        json.dumps({"api_key": ODD}),
+        json.dumps(json.dumps({"api_key": ODD})),
+        json.dumps(json.dumps(json.dumps({"api_key": ODD}))),
+        json.dumps(f"server_args=ServerArgs(api_key={ODD!r}, port=1)"),
+        repr(json.dumps({"api_key": ODD})),
+        f"api-key: {json.dumps(ODD)}",
+        "api-key: '" + ODD.replace("'", "''") + "'",
+    ],
+)
+def test_a_quote_in_a_value_does_not_end_the_mask(text: str) -> None:
+    assert not [part for part in ("planted", "b'c", "d$e", "%f") if part in redact(text)]
+
+
+def test_what_follows_a_quoted_value_stays() -> None:
+    assert redact("ServerArgs(api_key='a', host='b', x='')") == f"ServerArgs(api_key={MASK}, host='b', x='')"
+    assert redact("ServerArgs(api_key='', host='b')").endswith(", host='b')")
+
+
+def test_a_long_run_of_quotes_takes_no_time() -> None:
+    began = time.monotonic()
+    for run in ("''", '\\"', "\\'", '""', "\\''"):
+        redact("api_key='" + run * 20_000 + " x")
+    assert time.monotonic() - began < 5
