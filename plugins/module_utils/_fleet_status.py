@@ -106,8 +106,8 @@ def _gpu(look: t.Mapping[str, t.Any], holders: t.Sequence[Look]) -> dict[str, t.
 def _holders(look: t.Mapping[str, t.Any], where: str) -> dict[str, t.Any]:
     problem = _unanswered(look, "verdict")
     return {
-        "verdict": look.get("verdict", "incomplete"),
-        "incomplete_reason": look.get("incomplete_reason") or (f"no scan: {problem}" if problem else ""),
+        "verdict": look.get("verdict", "unknown"),
+        "incomplete_reason": look.get("incomplete_reason") or problem or "",
         "seen_on": where,
         "processes": [
             {key: holder.get(key) for key in (*_HOLDER_KEYS, "disposition", "reason")}

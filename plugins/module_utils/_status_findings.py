@@ -112,6 +112,11 @@ def _holders(status: Status) -> t.Iterator[Finding]:
     computing = [process for process in holders["processes"] if _uses_expected(status, process)]
     foreign = [process for process in computing if process.get("disposition") == "foreign"]
     left = [process for process in computing if process.get("disposition") == "target"]
+    if holders["verdict"] == "unknown":
+        yield Finding(
+            f"Who holds its GPUs was not seen on {where}: {_sentence(holders['incomplete_reason'])}",
+            f"See whether {where} answers: ansible -m ping {where}.",
+        )
     if holders["verdict"] == "incomplete":
         yield Finding(
             f"Who holds the GPUs could not be told on {where}: {_sentence(holders['incomplete_reason'])}",
@@ -128,7 +133,7 @@ def _holders(status: Status) -> t.Iterator[Finding]:
             f"The server is down and its GPUs are still held, seen on {where}: {_list(left)}.",
             _for(status, "release.yml ends what was left behind; relaunch.yml starts the server too"),
         )
-    if down and status["gpu"]["verdict"] == "busy" and holders["verdict"] != "incomplete" and not (left or foreign):
+    if down and status["gpu"]["verdict"] == "busy" and holders["verdict"] in ("none", "some") and not (left or foreign):
         host = (
             ""
             if where != status["host"]
@@ -152,9 +157,15 @@ def _kept_state(status: Status) -> t.Iterator[Finding]:
     ):
         if status[key]["problem"]:
             yield Finding(f"{name} could not be read: {_sentence(status[key]['problem'])}", _for(status, cure))
-    if status["lock"]["unreadable"]:
+    lock = status["lock"]
+    if not lock["known"] and lock["reason"]:
         yield Finding(
-            f"The lease on the GPUs cannot be read: {_sentence(status['lock']['reason'])}",
+            f"Whether a run is at work could not be told on {status['gpu_host']}: {_sentence(lock['reason'])}",
+            _for(status, "Before any other run: unlock.yml shows who holds them"),
+        )
+    if lock["unreadable"]:
+        yield Finding(
+            f"The lease on the GPUs cannot be read: {_sentence(lock['reason'])}",
             _for(status, "unlock.yml -e unlock_run_id=corrupt throws it away, once no run is at work"),
         )
 

@@ -52,7 +52,7 @@ def computing(host: Host) -> str:
     counts = [
         f"{dispositions.count(name)} {name}" for name in ("target", "protected", "foreign") if name in dispositions
     ]
-    more = " and more?" if host["holders"]["verdict"] == "incomplete" else ""
+    more = " and more?" if host["holders"]["verdict"] in ("incomplete", "unknown") else ""
     return (", ".join(counts) or ("?" if more else "none")) + more
 
 

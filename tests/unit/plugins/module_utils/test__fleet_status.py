@@ -57,7 +57,13 @@ def test_each_verdict_of_a_server_is_in_order_in_hand_or_has_a_next_step(verdict
 
 def test_a_look_that_failed_is_no_good_news() -> None:
     host = one(
-        look("gpu1", gpu={"failed": False, "msg": "no python"}, health={"msg": "gone"}, holders={"msg": "not root"})
+        look(
+            "gpu1",
+            gpu={"failed": False, "msg": "no python"},
+            health={"msg": "gone"},
+            holders={"msg": "not root"},
+            lock={"msg": "no folder"},
+        )
     )
     assert host["level"] == "attention"
     assert (host["server"]["verdict"], host["gpu"]["verdict"], host["holders"]["verdict"]) == (
