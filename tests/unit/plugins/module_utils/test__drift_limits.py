@@ -10,8 +10,6 @@ import pathlib
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_limits import breaker, judge, policy_of
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.drift_world import (
@@ -336,69 +334,6 @@ class TestBreaker:
     def test_it_says_who_and_what_to_look_at(self) -> None:
         reason = breaker(self.fleet(3, 0), 0.5, None).reason
         assert reason.startswith("3 of 3 hosts would be acted on, 1 at most may be: s0, s1, s2. Nothing is done")
-
-
-ANYTHING = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(["yes", "failed", UNIT]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-# What makes the relaunch of a dead server due: what it must be, else nothing is done.
-DECISIVE: dict[str, dict[str, t.Callable[[t.Any], bool]]] = {
-    "health": {"verdict": lambda value: value == "failed"},
-    "gate": {"verdict": lambda _: False},
-    "node": {
-        "service": lambda _: False,
-        "wanted": lambda _: False,
-        "memory": lambda value: value is None,
-        "leases": lambda value: value == [],
-        "starting": lambda value: value == [],
-        "boot_id": lambda value: isinstance(value, str) and value != "",
-        "boottime_s": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-        "looked_at": lambda _: False,
-    },
-}
-FIELDS = [(part, field) for part, fields in DECISIVE.items() for field in fields]
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@FUZZ
-@given(place=st.sampled_from(FIELDS), value=ANYTHING)
-def test_a_decisive_field_that_is_something_else_is_no_reason_to_act(
-    node: Node, place: tuple[str, str], value: t.Any
-) -> None:
-    node.die()
-    part, field = place
-    look = node.look()
-    assert judge(look, node.policy, START).action == "relaunch"
-    look[part] = {**look[part], field: value}
-    acts = judge(look, node.policy, START).action == "relaunch"
-    assert not acts or DECISIVE[part][field](value)
-
-
-@FUZZ
-@given(part=st.sampled_from(["health", "gate", "node", "host_gate", "host_lock"]), value=ANYTHING)
-def test_a_part_that_is_something_else_is_no_reason_to_act(node: Node, part: str, value: t.Any) -> None:
-    node.die()
-    look = {**node.look(), part: value}
-    assert judge(look, node.policy, START).action != "relaunch" or (part.startswith("host") and value is None)
-
-
-@FUZZ
-@given(st.data())
-def test_no_look_can_break_it(node: Node, data: st.DataObject) -> None:
-    look = node.look()
-    part = data.draw(st.sampled_from(["health", "gate", "node"]))
-    field = data.draw(st.sampled_from(sorted(look[part])))
-    look[part] = {**look[part], field: data.draw(ANYTHING)}
-    assert judge(look, node.policy, START).reasons
 
 
 @pytest.mark.parametrize("look", [None, "?", [], {}, {"unreachable": "ssh: no route to host"}])

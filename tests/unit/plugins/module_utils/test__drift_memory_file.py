@@ -14,20 +14,13 @@ import stat
 import typing as t
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory, _drift_memory_file
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory import (
-    Backoff,
-    GaveUp,
     Limits,
     Memory,
-    Remediation,
-    Suspicion,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory_file import MemoryRequest
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import Moment
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.drift_world import START, UNIT, Node
 
@@ -208,44 +201,6 @@ def test_without_a_boot_or_an_absolute_path_nothing_is_written(node: Node) -> No
     request = MemoryRequest("reset", UNIT)
     assert "which boot this is" in _drift_memory_file.change(request, node.path, None, node.clock).reason
     assert "must be absolute" in _drift_memory_file.change(request, "drift.json", "b", node.clock).reason
-
-
-MOMENTS = st.builds(
-    Moment, st.integers(0, 4102444800).map(float), st.sampled_from(["b1", "b2"]), st.integers(0, 10**7).map(float)
-)
-WORDS = st.text("abc: @", max_size=5)
-MEMORIES = st.builds(
-    Memory,
-    st.integers(0, 9),
-    st.lists(
-        st.tuples(WORDS, st.integers(1, 5), MOMENTS, MOMENTS).map(
-            lambda x: Suspicion(x[0], x[1], Moment(x[2].wall, x[3].boot_id, x[2].boot_s), x[3])
-        ),
-        max_size=2,
-    ).map(tuple),
-    st.lists(
-        st.builds(Remediation, WORDS, st.sampled_from(["release", "relaunch"]), MOMENTS, st.none() | MOMENTS,
-                  st.sampled_from([None, "ready", "failed"]), WORDS),
-        max_size=3,
-    ).map(tuple),
-    st.none() | st.builds(Backoff, MOMENTS, st.floats(0, 1e6)),
-    st.none() | st.builds(GaveUp, st.just("2026-11-29T15:02:11Z"), WORDS),
-)  # fmt: skip
-
-
-@given(MEMORIES)
-def test_it_comes_back_as_it_was_written(memory: Memory) -> None:
-    document = {"version": 1, "units": {UNIT: memory.document()}}
-    assert _drift_memory_file.parse(json.loads(json.dumps(document))) == {UNIT: memory}
-    assert _drift_memory.parse_entry(json.loads(json.dumps(memory.view()))) == memory
-
-
-@given(MEMORIES, st.data())
-def test_an_entry_that_is_not_whole_makes_the_file_unreadable(memory: Memory, data: st.DataObject) -> None:
-    entry = memory.document()
-    del entry[data.draw(st.sampled_from(sorted(entry)))]
-    with pytest.raises(Unreadable):
-        _drift_memory_file.parse({"version": 1, "units": {OTHER: Memory().document(), UNIT: entry}})
 
 
 def test_only_so_many_are_remembered() -> None:
