@@ -83,7 +83,7 @@ class ServerEvidence:
 
     def parts(self) -> tuple[Part, ...]:
         source = self._sources
-        return (
+        parts = (
             Part("processes", "state, stacks, threads, limits and open files of its processes", 30.0, self._processes),
             Part("py_spy", f"Python stacks with {source.py_spy or 'py-spy (not given)'}", 60.0, self._spy),
             Part("gpus", "what nvidia-smi says of every GPU", 2 * source.smi_timeout, self._look),
@@ -96,28 +96,36 @@ class ServerEvidence:
             Part("journal", f"the last {JOURNAL_LINES} lines of its journal", 20.0, self._journal),
             Part("log", f"the end of {source.log_file or 'its log file (not given)'}", 10.0, self._log),
         )
+        # Seen from the host of a container, these are inside; a unit of that name here would be another server's.
+        inside = ("unit", "journal", "log") if source.scan.scope.lxc else ()
+        return tuple(part for part in parts if part.name not in inside)
 
     def _bare_runner(self, account: Account | None) -> Runner:
         # Nothing of the environment of this process: it may hold keys of the connection.
         return CommandRunner(self._clock, environment={"PATH": os.defpath}, inherit=False, account=account)
 
     def _pids(self, seconds: float) -> tuple[int, ...]:
-        """The main process, its descendants, and whoever is in the control group of the unit, asking systemd once."""
+        """Whoever is in the control group of the unit, its main process and the descendants of that; found out once."""
         if self._members is None:
             root = self._sources.scan.proc_root
-            capped: Runner = lambda argv, timeout: self._runner(argv, min(timeout, seconds))  # noqa: E731
-            unit = read_unit(Systemd(capped, self._sources.scan.systemd_scope), self._sources.unit)
             processes = _sglang_processes.all_processes(root)
-            members = _sglang_processes.members_of(unit.main_pid, unit.control_group, processes, root)
             # Also where systemd does not answer.
-            members |= {pid for pid in processes if self._in_unit(pid)}
-            first = [unit.main_pid] if unit.main_pid in members and unit.main_pid else []
-            self._members = (*first, *sorted(members - set(first)))
+            members = {pid for pid in processes if self._in_unit(pid)}
+            if not self._sources.scan.scope.lxc:
+                capped: Runner = lambda argv, timeout: self._runner(argv, min(timeout, seconds))  # noqa: E731
+                unit = read_unit(Systemd(capped, self._sources.scan.systemd_scope), self._sources.unit)
+                members |= _sglang_processes.members_of(unit.main_pid, unit.control_group, processes, root)
+            self._members = tuple(sorted(members))
         return self._members
 
     def _in_unit(self, pid: int) -> bool:
         text = try_read(lambda: self._proc.cgroup(pid), "")
-        return any(self._sources.unit in line.split("/") for line in text.splitlines())
+        containers = set(self._sources.scan.scope.lxc)
+        paths = [line.split("/") for line in text.splitlines()]
+        return any(
+            self._sources.unit in path and (not containers or containers & set(path[: path.index(self._sources.unit)]))
+            for path in paths
+        )
 
     def _processes(self, seconds: float) -> Found:
         began = self._clock.monotonic()

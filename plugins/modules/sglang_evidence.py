@@ -82,6 +82,8 @@ options:
   scope:
     description:
       - For whom the holders are judged, as in M(cleanslate.gpu.gpu_holders_info). Nobody is signalled.
+      - V(lxc) is for the host of a container, which sees kernel stacks and kernel lines that the container does not.
+        O(unit) is then the unit in the containers of O(lxc). Its properties, its journal and its log are left out.
     type: str
     choices: [unit, own, lxc, all]
     default: own

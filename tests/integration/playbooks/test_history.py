@@ -125,6 +125,9 @@ def test_a_node_that_is_lost_is_known_to_its_host(make_node, play, recorded) -> 
     assert run.rc == 0, str(run)
     assert [line["event"] for line in lines(host)] == ["begun", "begun", "ended", "ended"]
 
+    kept = sorted(path.name for path in (host.folder / "record" / "evidence").iterdir())
+    assert kept == [f"r1-{node.name}-sglang.service", "r1-sglang.service"]
+
     (node.folder / "lost").touch()
     shown = play("history", [node, host], variables={**where, **LOST})
     assert shown.rc == 0, str(shown)

@@ -33,6 +33,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import Sca
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc, make_nodes
 
 KEY = "sk-0123456789abcdefghij"
+OWN = Scope("own")
 UNIT = "0::/system.slice/sglang.service"
 
 
@@ -71,8 +72,8 @@ def proc(tmp_path: pathlib.Path) -> FakeProc:
     return proc
 
 
-def server(proc: FakeProc, commands: Commands, **fields: t.Any) -> ServerEvidence:
-    scan = ScanRequest(Scope("own"), proc_root=proc.root, devices=(make_nodes(proc.path.parent / "dev"),))
+def server(proc: FakeProc, commands: Commands, scope: Scope = OWN, **fields: t.Any) -> ServerEvidence:
+    scan = ScanRequest(scope, proc_root=proc.root, devices=(make_nodes(proc.path.parent / "dev"),))
     return ServerEvidence(Sources("sglang.service", scan, **fields), commands, SystemClock(), commands.run_as)
 
 
@@ -91,6 +92,19 @@ def test_its_processes_are_found_by_their_control_group_where_systemd_is_silent(
     assert KEY not in piece.text
     assert "python3 -m sglang --api-key ********" in piece.text
     assert found.error == ""
+
+
+def test_seen_from_the_host_only_the_container_counts(proc: FakeProc) -> None:
+    """Another container, and the host itself, may have a unit of the same name."""
+    proc.add(90, cgroup="0::/lxc/101/ns/system.slice/sglang.service", argv=("in 101",))
+    proc.add(91, cgroup="0::/lxc/102/ns/system.slice/sglang.service", argv=("in 102",))
+    commands = Commands(systemctl="MainPID=50\n")
+    parts = {part.name: part for part in server(proc, commands, Scope("lxc", lxc=("101",))).parts()}
+    (piece,) = parts["processes"].take(20.0).pieces
+    assert "in 101" in piece.text
+    assert piece.text.count("===== process") == 1
+    assert not {"unit", "journal", "log"} & set(parts)
+    assert not commands.asked
 
 
 def test_no_process_is_said(proc: FakeProc) -> None:
