@@ -79,10 +79,16 @@ class GpuWorld:
             unit_states=self.systemd.active,
             clock=self.clock,
             relatives=self._relatives,
+            unit_mains=self.unit_mains(),
         )
         # A launcher that has no GPU open outlives its workers, and after that nothing shows whose it was.
         self._relatives.update(identity(holder) for holder in found.targets() if holder.listens)
         return found
+
+    def unit_mains(self) -> dict[int, str]:
+        """Only a user's manager may run units without cgroups; elsewhere they tell more, and cost no call."""
+        asked = self.request.systemd_scope == "user" and self.request.scope.name in ("unit", "own")
+        return self.systemd.main_pids(self.request.scope.units) if asked and self.request.scope.units else {}
 
     def used_mib(self) -> int | None:
         """Memory of all GPUs together, None where that cannot be told."""

@@ -75,9 +75,11 @@ def look_for_holders(
     unit_states: UnitStates,
     clock: Clock,
     relatives: t.Collection[tuple[int, int]] = (),
+    unit_mains: t.Mapping[int, str] | None = None,
 ) -> HolderScan:
     """Every process that has a GPU device node open or mapped, and who listens on the port. Never raises for what /proc
-    looks like. relatives: (pid, start time) of listeners that an earlier look found to be relatives of a target."""
+    looks like. relatives: (pid, start time) of listeners that an earlier look found to be relatives of a target.
+    unit_mains: main process → its unit, where units have no cgroups of their own to tell what was started from them."""
     began = clock.monotonic()
     proc = Proc(request.proc_root)
     listed: dict[int, list[str]] = {}
@@ -100,7 +102,8 @@ def look_for_holders(
     problems.extend(_doubts(request, surroundings, unreadable))
     left = next((item for item in items if isinstance(item, RawPort)), RawPort())
     problems.extend([left.problem] if left.problem else [])
-    judged = _judge(raws, surroundings, request.scope, listed, processes, unit_states, relatives)
+    claims = [_claim(raw, surroundings, request.scope, listed, unit_mains or {}) for raw in raws]
+    judged = _judge(claims, surroundings, request.scope, processes, unit_states, relatives)
     return HolderScan(
         holders=tuple(
             _holder(claim, ruling, request.port)
@@ -209,15 +212,13 @@ def _doubts(request: ScanRequest, surroundings: Surroundings, unreadable: t.Sequ
 
 
 def _judge(
-    raws: t.Sequence[RawHolder],
+    claims: t.Sequence[Claim],
     surroundings: Surroundings,
     scope: Scope,
-    listed: t.Mapping[int, t.Sequence[str]],
     processes: t.Sequence[GpuProcess],
     unit_states: UnitStates,
     relatives: t.Collection[tuple[int, int]],
 ) -> tuple[tuple[Claim, Ruling], ...]:
-    claims = [_claim(raw, surroundings, scope, listed) for raw in raws]
     others = sorted(
         {
             claim.owner.unit
@@ -245,7 +246,13 @@ def _judge(
     return tuple(zip(claims, rulings))
 
 
-def _claim(raw: RawHolder, surroundings: Surroundings, scope: Scope, listed: t.Mapping[int, t.Sequence[str]]) -> Claim:
+def _claim(
+    raw: RawHolder,
+    surroundings: Surroundings,
+    scope: Scope,
+    listed: t.Mapping[int, t.Sequence[str]],
+    unit_mains: t.Mapping[int, str],
+) -> Claim:
     owner_at = functools.partial(owner_of, init_cgroup=surroundings.init_cgroup, own_cgroup=surroundings.own_cgroup)
     owner = owner_at(raw.cgroup)
     if owner.own_group and owner.unit not in scope.units:
@@ -258,9 +265,9 @@ def _claim(raw: RawHolder, surroundings: Surroundings, scope: Scope, listed: t.M
     computes: bool | None = raw.maps_gpu or bool(gpus and (raw.gpu_open or raw.dying))
     if not computes and not raw.maps_read:
         computes = None
-    started_from = None
-    for _pid, cgroup in raw.lineage:
-        unit = owner_at(cgroup).node_unit if cgroup else None
+    started_from = unit_mains.get(raw.stat.pid)
+    for pid, cgroup in () if started_from else raw.lineage:
+        unit = unit_mains.get(pid) or (owner_at(cgroup).node_unit if cgroup else None)
         if unit is not None and unit in scope.units:
             started_from = unit
             break

@@ -27,9 +27,13 @@ PROPERTIES = (
     "ExecMainCode",
     "ExecMainStatus",
     "ExecMainStartTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
+    "ActiveExitTimestampMonotonic",
+    "Restart",
     "FragmentPath",
     "DropInPaths",
     "FreezerState",
+    "ControlGroup",
     "NeedDaemonReload",
     "UnitFileState",
 )
@@ -165,6 +169,7 @@ def look_at_installed(
     clock: Clock,
     *,
     proc_root: str = "/proc",
+    cgroup_root: str = "/sys/fs/cgroup",
 ) -> tuple[Comparison, dict[str, t.Any] | None]:
     """The comparison, and what systemd says of the unit (None: it could not be asked). Reads only.
 
@@ -181,9 +186,30 @@ def look_at_installed(
         "result": answer.get("Result"),
         "restarts": _number(answer.get("NRestarts")),
         "exit_status": _number(answer.get("ExecMainStatus")),
-        # systemd's own words: running, frozen, and what lies between. Absent where it is too old to know.
-        "frozen": answer["FreezerState"] != "running" if answer.get("FreezerState") else None,
+        "restart": answer.get("Restart"),
+        # A stop that somebody asked for leaves active before the main process ends, a crash after it.
+        "left_active_us": _number(answer.get("ActiveExitTimestampMonotonic")),
+        "main_ended_us": _number(answer.get("ExecMainExitTimestampMonotonic")),
+        "frozen": _frozen(answer, cgroup_root),
     }
+
+
+def _frozen(answer: t.Mapping[str, str], cgroup_root: str) -> bool | None:
+    """Whether the unit's processes are frozen. None: it cannot be told."""
+    if answer.get("FreezerState"):
+        # systemd's own words: running, frozen, and what lies between.
+        return answer["FreezerState"] != "running"
+    group = answer.get("ControlGroup", "").strip("/")
+    if not group:
+        return False  # nothing of it runs, or it has no group that could be frozen
+    for path in (f"{group}/cgroup.events", f"freezer/{group}/freezer.state"):
+        try:
+            with open(os.path.join(cgroup_root, path), encoding="ascii") as handle:
+                words = handle.read().split()
+        except OSError:
+            continue
+        return "FROZEN" in words or "FREEZING" in words or dict(zip(words, words[1:])).get("frozen") == "1"
+    return None
 
 
 def _number(text: str | None) -> int | None:

@@ -63,6 +63,12 @@ class Systemd:
         answers = self.show(units, ("LoadState", "ActiveState"))
         return {unit: self._is_active(answers.get(unit, {})) for unit in units}
 
+    def main_pids(self, units: t.Sequence[str]) -> dict[int, str]:
+        """The main process of each unit that has one."""
+        answers = self.show(units, ("MainPID",))
+        pids = {unit: answer.get("MainPID", "") for unit, answer in answers.items()}
+        return {int(pid): unit for unit, pid in pids.items() if pid.isdigit() and pid != "0"}
+
     @staticmethod
     def _is_active(answer: t.Mapping[str, str]) -> bool | None:
         state = answer.get("ActiveState", "")

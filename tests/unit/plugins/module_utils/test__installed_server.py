@@ -62,7 +62,7 @@ class Node:
             "FreezerState": "running",
         }
 
-    def look(self) -> tuple[Comparison, dict[str, t.Any] | None]:
+    def look(self, cgroup_root: str = "/nowhere") -> tuple[Comparison, dict[str, t.Any] | None]:
         def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
             if self.says is None:
                 return CommandResult(tuple(argv), 1, "", "Failed to connect to bus", 0.1)
@@ -76,7 +76,7 @@ class Node:
             config_text="tp-size: 8\n",
             launch=LAUNCH,
         )
-        return look_at_installed(wanted, Systemd(answer), Clock(), proc_root=str(self.proc))
+        return look_at_installed(wanted, Systemd(answer), Clock(), proc_root=str(self.proc), cgroup_root=cgroup_root)
 
     def told(self) -> list[tuple[str, str | None]]:
         comparison, _service = self.look()
@@ -151,10 +151,40 @@ def test_a_process_that_has_just_gone(node: Node) -> None:
     assert "process 77" in comparison.not_compared[0]
 
 
-@pytest.mark.parametrize(("state", "frozen"), [("running", False), ("frozen", True), ("freezing", True), ("", None)])
+@pytest.mark.parametrize(("state", "frozen"), [("running", False), ("frozen", True), ("freezing", True)])
 def test_a_frozen_unit(node: Node, state: str, frozen: bool | None) -> None:
     assert node.says is not None
     node.says["FreezerState"] = state
     service = node.look()[1]
     assert service is not None
     assert service["frozen"] is frozen
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "frozen"),
+    [
+        ("x/cgroup.events", "populated 1\nfrozen 0\n", False),
+        ("x/cgroup.events", "populated 1\nfrozen 1\n", True),
+        ("freezer/x/freezer.state", "THAWED\n", False),
+        ("freezer/x/freezer.state", "FROZEN\n", True),
+        ("elsewhere", "", None),
+    ],
+)
+def test_where_systemd_is_too_old_to_tell_the_kernel_is_asked(
+    node: Node, tmp_path: pathlib.Path, path: str, text: str, frozen: bool | None
+) -> None:
+    assert node.says is not None
+    node.says.update(FreezerState="", ControlGroup="/x")
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text)
+    service = node.look(cgroup_root=str(tmp_path))[1]
+    assert service is not None
+    assert service["frozen"] is frozen
+
+
+def test_what_has_no_group_is_not_frozen(node: Node) -> None:
+    assert node.says is not None
+    node.says.update(FreezerState="", ControlGroup="")
+    service = node.look()[1]
+    assert service is not None
+    assert service["frozen"] is False
