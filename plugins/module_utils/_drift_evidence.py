@@ -12,6 +12,7 @@ Every part may be missing or failed: what is not there is unknown, and unknown n
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory, _wanted_state
@@ -36,6 +37,8 @@ _GPUS = {
 }
 # One of the two views is enough for these.
 _OUTRANKS = ("unknown", "missing", "faulty", "others")
+# What systemd says of the last command before the server's, where a stop ended it: the guard says so by its status.
+_GUARD_STOPPED = re.compile(r"; code=(?:exited ; status=5|killed ; status=15/TERM) \}\s*$")
 _MOST = 5  # sentences about one thing
 
 
@@ -296,14 +299,16 @@ def _ended(service: Parts) -> t.Literal["alone", "on_request", "unknown"]:
     active, left, ended = (service.get(name) for name in ("active_state", "left_active_us", "main_ended_us"))
     if active not in ("inactive", "failed"):
         return "unknown"
-    if isinstance(left, int) and isinstance(ended, int) and left > 0 and ended > 0:
-        return "on_request" if left < ended else "alone"
+    timed = isinstance(left, int) and isinstance(ended, int) and left > 0 and ended > 0
+    if (timed and left < ended) or _GUARD_STOPPED.search(str(service.get("start_pre") or "")):
+        return "on_request"
     if active == "failed":
         return "alone"
     if left == 0:
         return "unknown"  # it has not run since the boot
-    # With Restart=always only a request leaves a unit inactive without a failure.
-    return "alone" if service.get("restart") not in (None, "", "always") else "on_request"
+    # With Restart=always only a request leaves a unit inactive; without, so does a good end, and nothing else.
+    alone = service.get("restart") not in (None, "", "always") and service.get("exit_status") in (None, 0)
+    return "alone" if alone else "on_request"
 
 
 def _moves(health: Parts, parts: t.Any, gpus: tuple[str, ...]) -> Told:

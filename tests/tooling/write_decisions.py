@@ -52,7 +52,9 @@ own watchdog ends the stuck process (`--watchdog-timeout`), and then the server 
 
 Why `systemctl stop` is told from a crash by time: it takes the unit out of *active* before its process ends;
 when the process dies by itself, *active* ends after it. systemd's `Result` does not tell: a stop that needed
-SIGKILL is a failure to it, and a start limit often leaves the result of the last crash.
+SIGKILL is a failure to it, and a start limit often leaves the result of the last crash. A stop while the guard
+waits is told by the guard's exit status, and one between two starts by `Restart=always`, with which only a stop
+leaves a unit inactive.
 
 ## By server and GPUs
 

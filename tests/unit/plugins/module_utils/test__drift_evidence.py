@@ -163,24 +163,50 @@ class TestEnd:
 
     def test_by_what_came_first(self, node: Node) -> None:
         """systemctl stop: out of active, then the process ends. A crash: the process ends, then out of active."""
-        for state in ("failed", "inactive"):
-            assert self.ended(node, state=state, left_active_us=100, main_ended_us=900) == "on_request"
-            assert self.ended(node, state=state, left_active_us=900, main_ended_us=100) == "alone"
-            assert self.ended(node, state=state, left_active_us=100, main_ended_us=100) == "alone"
+        for restart in ("always", "on-failure"):
+            times = {"restart": restart, "left_active_us": 100, "main_ended_us": 900}
+            assert self.ended(node, state="failed", **times) == "on_request"
+            assert self.ended(node, state="inactive", **times) == "on_request"
+        for left in (100, 900):
+            assert self.ended(node, state="failed", left_active_us=left, main_ended_us=100) == "alone"
 
+    @pytest.mark.parametrize("times", [{"left_active_us": 900, "main_ended_us": 100}, {"left_active_us": None}])
     @pytest.mark.parametrize(
-        ("state", "restart", "word"),
+        ("state", "restart", "exit_status", "word"),
         [
-            ("inactive", "always", "on_request"),
-            ("inactive", None, "on_request"),
-            ("inactive", "on-failure", "alone"),
-            ("inactive", "no", "alone"),
-            ("failed", "always", "alone"),
-            ("failed", None, "alone"),
+            # A stop between two starts of a unit that keeps dying: the times are those of its last crash.
+            ("inactive", "always", 1, "on_request"),
+            ("inactive", "always", 0, "on_request"),
+            ("inactive", None, 0, "on_request"),
+            ("inactive", "on-failure", 1, "on_request"),
+            ("inactive", "on-failure", 0, "alone"),
+            ("inactive", "no", 0, "alone"),
+            ("failed", "always", 1, "alone"),
+            ("failed", None, None, "alone"),
         ],
     )
-    def test_where_systemd_tells_no_times(self, node: Node, state: str, restart: str | None, word: str) -> None:
-        assert self.ended(node, state=state, restart=restart, left_active_us=None, main_ended_us=None) == word
+    def test_by_what_systemd_would_have_done(
+        self, node: Node, state: str, restart: str | None, exit_status: int | None, word: str, times: dict[str, t.Any]
+    ) -> None:
+        assert self.ended(node, state=state, restart=restart, exit_status=exit_status, **times) == word
+
+    @pytest.mark.parametrize(
+        ("end", "word"),
+        [
+            ("code=exited ; status=5 }", "on_request"),
+            ("code=killed ; status=15/TERM }", "on_request"),
+            ("code=exited ; status=3 }", "alone"),
+            ("code=exited ; status=4 }", "alone"),
+            ("code=exited ; status=50 }", "alone"),
+            ("code=killed ; status=9/KILL }", "alone"),
+            ("code=(null) ; status=0/0 }", "alone"),
+        ],
+    )
+    def test_a_stop_while_the_guard_waits(self, node: Node, end: str, word: str) -> None:
+        """It ends as failed, like a crash loop; the guard's status tells."""
+        before = "{ path=/usr/bin/python3 ; argv[]=/usr/bin/python3 -I /x ; ignore_errors=no ; pid=9 ; "
+        found = self.ended(node, state="failed", start_pre=before + end, left_active_us=900, main_ended_us=100)
+        assert found == word
 
     def test_one_that_has_not_run_since_the_boot(self, node: Node) -> None:
         assert self.ended(node, state="inactive", left_active_us=0, main_ended_us=0) == "unknown"
