@@ -88,9 +88,9 @@ def planted(make_shared_node, play: Playbooks, tmp_path_factory: pytest.TempPath
         return play(playbook, node, "-vvv", *words, variables=variables, **extra)
 
     with watch_command_lines() as watch:
-        runs = {"check": run("relaunch", "--check", "--diff")}
+        runs = {"check": run("relaunch", "--check", "--diff", relaunch_result_file=str(result_file))}
         # The server dies: its log, which holds the keys as the real one's does, is quoted in the failure.
-        runs["dies"] = run("relaunch", "--diff", relaunch_result_file=str(result_file))
+        runs["dies"] = run("relaunch", "--diff")
         node.script()
         runs["serves"] = run("relaunch", "--diff")
         runs["status"] = run("status")
