@@ -69,9 +69,9 @@ def test_a_look_that_failed_is_no_good_news() -> None:
     assert (host["server"]["verdict"], host["gpu"]["verdict"], host["holders"]["verdict"]) == (
         "unknown",
         "unknown",
-        "incomplete",
+        "unknown",
     )
-    for reason in ("no python", "gone", "not root"):
+    for reason in ("no python", "gone", "not root", "no folder"):
         assert reason in said(host)
 
 
