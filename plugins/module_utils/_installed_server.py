@@ -34,6 +34,7 @@ PROPERTIES = (
     "DropInPaths",
     "FreezerState",
     "ControlGroup",
+    "ExecStartPre",
     "NeedDaemonReload",
     "UnitFileState",
 )
@@ -190,6 +191,8 @@ def look_at_installed(
         # A stop that somebody asked for leaves active before the main process ends, a crash after it.
         "left_active_us": _number(answer.get("ActiveExitTimestampMonotonic")),
         "main_ended_us": _number(answer.get("ExecMainExitTimestampMonotonic")),
+        # How the start guard ended, among others: with status 5 where it was told to stop.
+        "start_pre": answer.get("ExecStartPre"),
         "frozen": _frozen(answer, cgroup_root),
     }
 

@@ -131,12 +131,12 @@ service:
   description:
     - What systemd says of the unit, C(load_state), C(active_state), C(sub_state), C(result), C(restarts),
       C(exit_status), C(restart) (its C(Restart=)), C(left_active_us) and C(main_ended_us), when it was last active and
-      when its main process ended in microseconds since the boot, and C(frozen), whether its processes are frozen. Null
-      where systemd could not be asked.
+      when its main process ended in microseconds since the boot, C(start_pre), its C(ExecStartPre=) and how that ended,
+      and C(frozen), whether its processes are frozen. Null where systemd could not be asked.
   returned: always
   type: dict
   sample: {load_state: loaded, active_state: active, sub_state: running, result: success, restarts: 0, exit_status: 0,
-    restart: always, left_active_us: 0, main_ended_us: 0, frozen: false}
+    restart: always, left_active_us: 0, main_ended_us: 0, start_pre: null, frozen: false}
 wanted:
   description: What a person last asked for, as in the file. Null where nobody did.
   returned: always
