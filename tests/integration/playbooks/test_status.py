@@ -7,16 +7,11 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import stat
 import typing as t
 
 import pytest
 from simulated_nodes import Node, Run
-
-# Nobody listens there. Each node has its own address: servers of one node would have to share its GPUs.
-GONE = {"ansible_connection": ("ssh", "local"), "ansible_port": (1, 22)}
-
 
 # What a node keeps on its disk.
 KEPT = {
@@ -24,6 +19,17 @@ KEPT = {
     "gpu_drift_memory_file": "{{ simulated_node }}/drift.json",
     "run_record_dir": "{{ simulated_node }}/record",
 }
+
+
+def unreachable(gone: Node) -> dict[str, str]:
+    """Variables of all nodes that send one to a port where nobody listens."""
+
+    def only(there: t.Any, here: str) -> str:
+        return f"{{{{ {there!r} if inventory_hostname == {gone.name!r} else {here} }}}}"
+
+    # Each keeps an address of its own: servers of one node would have to share its GPUs.
+    address = only("127.0.0.1", "inventory_hostname")
+    return {"ansible_connection": only("ssh", "'local'"), "ansible_host": address, "ansible_port": only(1, "22")}
 
 
 class Fleet(t.NamedTuple):
@@ -46,16 +52,11 @@ def fleet(make_shared_node, play, tmp_path_factory) -> Fleet:
     stuck.story("stuck_gpu", "--mib", "70001")
     stuck.hold("--gpu", "2", "--no-map", "--as", "<script>nvtop")
     folder = tmp_path_factory.mktemp("status")
-    variables = {
-        key: f"{{{{ {there!r} if inventory_hostname == {gone.name!r} else {here!r} }}}}"
-        for key, (there, here) in GONE.items()
-    }
-    variables["ansible_host"] = "{{ '127.0.0.1' if inventory_hostname == '" + gone.name + "' else inventory_hostname }}"
+    variables = {**KEPT, **unreachable(gone)}
     wanted = {"state": "serving", "profile": "slow", "by": "relaunch.yml", "who": "anna", "outcome": "ready"}
     wanted |= {"at": "2026-11-29T15:02:11Z", "run_id": "r1", "pause": None}
     (serves.folder / "wanted.json").write_text(json.dumps({"version": 1, "units": {"sglang.service": wanted}}))
     (stuck.folder / "drift.json").write_text("{ cut off")
-    variables |= KEPT
     before = [node.snapshot() for node in (serves, stuck)]
     run = play(
         "status",
@@ -132,14 +133,22 @@ def test_the_files_are_for_everybody_and_escaped(fleet) -> None:
     assert key not in json.dumps(fleet.document)
 
 
-def test_a_refused_node_is_told_beside_the_others(fleet, play, tmp_path) -> None:
-    """The run fails then, since that look did not work, and still says how the others stand."""
+def test_a_refused_node_is_told_beside_the_others(fleet, play) -> None:
+    """The run fails then and still says how the others stand. The file lies where the run was called."""
     nodes = [fleet.serves, fleet.stuck]
     wrong = "{{ 'x' if inventory_hostname == '" + fleet.stuck.name + "' else 60 }}"
-    path = pathlib.Path(tmp_path / "status.json")
-    run = play("status", nodes, variables={**KEPT, "sglang_server_restart_delay": wrong}, status_file=str(path))
+    run = play("status", nodes, variables={**KEPT, "sglang_server_restart_delay": wrong}, status_file="refused.json")
     assert run.rc == 2, str(run)
-    serves, stuck = json.loads(path.read_text())["hosts"]
+    serves, stuck = json.loads((play.folder / "refused.json").read_text())["hosts"]
     assert serves["level"] == "well"
     assert stuck["level"] == "not_known"
     assert "variables were refused" in stuck["problems"][0]["what"]
+
+
+def test_a_gpu_host_that_is_gone_is_told(fleet, play, tmp_path) -> None:
+    (tmp_path / "hosts").write_text("pve1 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1\n")
+    pair = {"gpu_release_host": "pve1", "gpu_release_lxc": [101]}
+    run = play("status", fleet.serves, "-i", str(tmp_path / "hosts"), variables={**KEPT, **pair})
+    assert run.rc == 0, str(run)
+    assert "Who holds its GPUs was not seen on pve1" in run.text, str(run)
+    assert "server ready" in run.text, str(run)
