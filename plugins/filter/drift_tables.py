@@ -47,7 +47,7 @@ def drift_rows(hosts: t.Any, breaker: t.Any = None) -> list[dict[str, t.Any]]:
                 "profile": wanted.get("profile"),
                 "drifted": action != _WELL,
                 "reasons": list(decision.get("reasons") or ["It was not looked at."]),
-                "evidence_path": _mapping(host.get("__drift_evidence")).get("path"),
+                "evidence_path": _mapping(host.get("run_record_evidence")).get("path"),
             }
         )
     return rows

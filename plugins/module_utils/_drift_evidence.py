@@ -299,8 +299,8 @@ def _ended(service: Parts) -> t.Literal["alone", "on_request", "unknown"]:
     active, left, ended = (service.get(name) for name in ("active_state", "left_active_us", "main_ended_us"))
     if active not in ("inactive", "failed"):
         return "unknown"
-    timed = isinstance(left, int) and isinstance(ended, int) and left > 0 and ended > 0
-    if (timed and left < ended) or _GUARD_STOPPED.search(str(service.get("start_pre") or "")):
+    asked = isinstance(left, int) and isinstance(ended, int) and 0 < left < ended
+    if asked or _GUARD_STOPPED.search(str(service.get("start_pre") or "")):
         return "on_request"
     if active == "failed":
         return "alone"
