@@ -74,8 +74,8 @@ def prepare(locks: t.Sequence[GpuLock]) -> None:
             _open(lock.path, close=True)
         except OSError as error:
             raise LockRefused(
-                f"cannot make the lock file {lock.path}: {error.strerror}. Where {folder} belongs to the GPU host and is"
-                f" shared with this container, make it there: touch {os.path.basename(lock.path)} in that folder"
+                f"cannot make the lock file {lock.path}: {error.strerror}. Where {folder} belongs to the GPU host and"
+                f" is shared with this container, make it there: touch {os.path.basename(lock.path)} in that folder"
             ) from error
         else:
             os.fchmod(handle, 0o644)  # whatever the umask says

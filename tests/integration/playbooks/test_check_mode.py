@@ -12,7 +12,12 @@ OLD_KEY, NEW_KEY = "old-key-aaaaaaaaaaaaaaaa", "new-key-bbbbbbbbbbbbbbbb"
 
 
 def profiles(node, key: str) -> dict[str, object]:
-    args = {"model-path": f"{node.folder}/models/demo-397b", "served-model-name": "checked", "tp-size": 8, "port": node.port}
+    args = {
+        "model-path": f"{node.folder}/models/demo-397b",
+        "served-model-name": "checked",
+        "tp-size": 8,
+        "port": node.port,
+    }
     profile = {"name": "checked", "api_key": key, "args": args}
     return {"sglang_server_profile": "checked", "sglang_server_profiles": [profile]}
 

@@ -100,8 +100,12 @@ def test_no_lease_is_left(rolled, play) -> None:
 def test_where_nothing_ever_served_there_is_no_way_back(make_node, play) -> None:
     node = make_node()
     run = play(
-        "relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="broken", sglang_server_rollback=True,
-    )  # fmt: skip
+        "relaunch",
+        node,
+        sglang_server_profiles=profiles(node),
+        sglang_server_profile="broken",
+        sglang_server_rollback=True,
+    )
     assert run.rc == 2, str(run)
     said = run.failures(node)[-1]
     assert "no server was ever proved to serve" in said, said
