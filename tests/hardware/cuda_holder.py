@@ -4,9 +4,9 @@
 
 """A process that really holds GPU memory, through the CUDA driver API alone (no torch: it starts in a second).
 
-cuda_holder.py READY_FILE GIB [--fork]: allocates GIB on GPU 0, writes its pid (and, with --fork, that of a child that
-inherited the context and does nothing) into READY_FILE, and sleeps. With --ignore-term it ignores SIGTERM, with
---orphan its parent is PID 1.
+cuda_holder.py READY_FILE GIB [--fork[=N]]: allocates GIB on GPU 0, writes its pid (and, with --fork or --fork=N, those
+of children that inherited the context and do nothing) into READY_FILE, and sleeps. With --ignore-term it ignores
+SIGTERM, with --orphan its parent is PID 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("ready_file")
     parser.add_argument("gib", type=float)
-    parser.add_argument("--fork", action="store_true")
+    parser.add_argument("--fork", nargs="?", type=int, const=1, default=0)
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--orphan", action="store_true")
     options = parser.parse_args()
@@ -51,7 +51,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     allocate(options.gib)
     pids = [os.getpid()]
-    if options.fork:
+    for _ in range(options.fork):
         child = os.fork()
         if child == 0:
             time.sleep(600)

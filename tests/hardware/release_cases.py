@@ -60,12 +60,15 @@ class Machine:
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         return [int(line) for line in subprocess.check_output(query, text=True).split()]
 
-    def module(self, name: str, **options: t.Any) -> dict[str, t.Any]:
+    def module(
+        self, name: str, *, within: t.Sequence[str] = (), user: str | None = None, **options: t.Any
+    ) -> dict[str, t.Any]:
+        """Within: a command that runs the module somewhere else, such as in another namespace."""
         arguments = self.work / f"{name}.json"
         arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
         ended = subprocess.run(
-            [sys.executable, "-m", f"{MODULES}.{name}", str(arguments)],
-            capture_output=True, text=True, timeout=300, env=self.environment, check=False,
+            [*within, sys.executable, "-m", f"{MODULES}.{name}", str(arguments)],
+            capture_output=True, text=True, timeout=300, env=self.environment, check=False, user=user,
         )  # fmt: skip
         try:
             result: dict[str, t.Any] = json.loads(ended.stdout)
@@ -73,9 +76,14 @@ class Machine:
             raise Failed(f"{name} printed no JSON: {ended.stdout[-500:]} {ended.stderr[-1500:]}") from None
         return result
 
-    def holder(self, gib: float, *flags: str) -> list[int]:
+    def facts(self, **named: t.Any) -> dict[str, t.Any]:
+        result = self.module("nvidia_gpu_facts", **{"expected_count": self.gpus, **named})
+        fact: dict[str, t.Any] = result["ansible_facts"]["nvidia_gpu"]
+        return fact
+
+    def holder(self, gib: float, *flags: str, within: t.Sequence[str] = ()) -> list[int]:
         ready = self.work / f"ready-{time.monotonic_ns()}"
-        command = [sys.executable, str(HERE / "cuda_holder.py"), str(ready), str(gib), *flags]
+        command = [*within, sys.executable, str(HERE / "cuda_holder.py"), str(ready), str(gib), *flags]
         child = subprocess.Popen(command, start_new_session=True)
         self.children.append(child)
         deadline = time.monotonic() + 60
@@ -150,21 +158,89 @@ def release(machine: Machine, **options: t.Any) -> dict[str, t.Any]:
 
 
 def idle(machine: Machine) -> dict[str, t.Any]:
-    fact = machine.module("nvidia_gpu_facts", expected_count=machine.gpus)["ansible_facts"]["nvidia_gpu"]
+    fact = machine.facts()
     expect(fact["verdict"] == "idle", "an idle machine is idle", fact)
     return {key: fact[key] for key in ("verdict", "reason", "driver_version", "count", "query_seconds")}
 
 
 def one_short(machine: Machine) -> dict[str, t.Any]:
-    fact = machine.module("nvidia_gpu_facts", expected_count=machine.gpus + 1)["ansible_facts"]["nvidia_gpu"]
+    fact = machine.facts(expected_count=machine.gpus + 1)
     expect(fact["verdict"] == "unknown", "a GPU short is never idle", fact)
     return {"reason": fact["reason"]}
+
+
+def hidden(machine: Machine) -> dict[str, t.Any]:
+    """One node out of sight, as in a container that was given too few: what is left may be renumbered."""
+    within = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /dev/nvidia0 && exec "$@"', "sh"]
+    fact = machine.facts(within=within)
+    expect(fact["verdict"] == "unknown", "a hidden GPU is never idle", fact)
+    return {key: fact[key] for key in ("verdict", "reason", "state", "exit_code", "count")}
+
+
+def plain_user(machine: Machine) -> dict[str, t.Any]:
+    """Whether GPUs are idle can be told without root; it is no less true while somebody else's process holds one."""
+    idle_fact = machine.facts(user="nobody")
+    expect(idle_fact["verdict"] == "idle", "an idle machine is idle for a plain user", idle_fact)
+    machine.holder(3, "--orphan")
+    busy = machine.facts(user="nobody")
+    expect(busy["verdict"] == "busy", "a busy one is busy", busy)
+    return {"idle": idle_fact["reason"], "reason": busy["reason"], "processes": busy["processes"]}
+
+
+def other_pid_namespace(machine: Machine) -> dict[str, t.Any]:
+    """The holder has no number there: an empty list of processes must not look like idle GPUs."""
+    machine.holder(3, "--orphan")
+    fact = machine.facts(within=["unshare", "--pid", "--fork", "--mount-proc"])
+    expect(fact["verdict"] == "busy", "memory is seen where no process is", fact)
+    return {key: fact[key] for key in ("verdict", "reason", "processes", "processes_verdict")}
+
+
+def second_node(machine: Machine) -> dict[str, t.Any]:
+    """The same device under another inode, as an LXC container has it: `fuser /dev/nvidia0` does not see the holder."""
+    node = machine.work / "second-node"
+    os.mknod(node, 0o020666, os.stat("/dev/nvidia0").st_rdev)
+    node.chmod(0o666)
+    script = f'mount --bind {node} /dev/nvidia0 && exec "$@"'
+    (pid,) = machine.holder(5, "--orphan", within=["unshare", "--mount", "sh", "-c", script, "sh"])
+    own = os.stat("/dev/nvidia0").st_ino
+    opened = {os.stat(f"/proc/{pid}/fd/{fd}").st_ino for fd in os.listdir(f"/proc/{pid}/fd") if is_node(pid, fd)}
+    expect(own not in opened, "it has another inode open than this side's", sorted(opened))
+    result = release(machine)
+    expect(not machine.alive(pid), "the holder is gone")
+    return {"inode_here": own, "inodes_there": sorted(opened), **result}
+
+
+def is_node(pid: int, fd: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.stat(f"/proc/{pid}/fd/{fd}").st_rdev == os.stat("/dev/nvidia0").st_rdev
+    return False
+
+
+def kill_only(machine: Machine, gib: float) -> dict[str, t.Any]:
+    """What the release adds to the driver's own time, in the same run and one after the other."""
+    own = drivers_own_time(machine, gib)["first_signal_to_gate_open_s"]
+    machine.end_all()
+    (pid,) = machine.holder(gib, "--orphan")
+    result = release(machine, ladder=[{"signal": "KILL", "wait": 60}])
+    expect(not machine.alive(pid), "the holder is gone")
+    return {"drivers_own_s": own, "added_s": round(result["first_signal_to_gate_open_s"] - own, 3), **result}
+
+
+def workers(machine: Machine) -> dict[str, t.Any]:
+    """A launcher that was killed, with the 70 compile workers that inherited its context."""
+    parent, *children = machine.holder(20, "--orphan", "--fork=70")
+    os.kill(parent, signal.SIGKILL)
+    result = release(machine, ladder=[{"signal": "KILL", "wait": 60}])
+    alive = [pid for pid in children if machine.alive(pid)]
+    expect(not alive, "all workers are gone", alive)
+    result["signalled"] = len(result["signalled"])
+    return result
 
 
 def plain_holder(machine: Machine, gib: float, *flags: str) -> dict[str, t.Any]:
     """An orphan, so that there is no parent which might start it again and would have to be watched."""
     (pid,) = machine.holder(gib, "--orphan", *flags)
-    fact = machine.module("nvidia_gpu_facts", expected_count=machine.gpus)["ansible_facts"]["nvidia_gpu"]
+    fact = machine.facts()
     expect(fact["verdict"] == "busy", "a GPU with memory is busy", fact["reason"])
     seen = machine.module("gpu_holders_info", **SCAN)
     (holder,) = [holder for holder in seen["holders"] if holder["pid"] == pid]
@@ -180,7 +256,7 @@ def inheritor(machine: Machine) -> dict[str, t.Any]:
     parent, child = machine.holder(20, "--orphan", "--fork")
     os.kill(parent, signal.SIGKILL)
     time.sleep(3)
-    fact = machine.module("nvidia_gpu_facts", expected_count=machine.gpus)["ansible_facts"]["nvidia_gpu"]
+    fact = machine.facts()
     expect(fact["verdict"] == "busy", "memory outlives the process that took it", fact["reason"])
     seen = machine.module("gpu_holders_info", **SCAN)
     computing = [holder["pid"] for holder in seen["holders"] if holder["computes"]]
@@ -244,13 +320,20 @@ def check_mode_touches_nobody(machine: Machine) -> dict[str, t.Any]:
 CASES: dict[str, t.Callable[[Machine], dict[str, t.Any]]] = {
     "idle": idle,
     "one GPU more expected than there is": one_short,
+    "a GPU node hidden from the caller": hidden,
+    "asked by a plain user": plain_user,
+    "asked from another PID namespace": other_pid_namespace,
     "check mode touches nobody": check_mode_touches_nobody,
-    "the driver's own time, 40 GiB": lambda machine: drivers_own_time(machine, 40),
+    "KILL only, 1 GiB, beside the driver's own time": lambda machine: kill_only(machine, 1),
+    "KILL only, 40 GiB, beside the driver's own time": lambda machine: kill_only(machine, 40),
+    "KILL only, 120 GiB, beside the driver's own time": lambda machine: kill_only(machine, 120),
     "holder of 1 GiB": lambda machine: plain_holder(machine, 1),
     "holder of 40 GiB": lambda machine: plain_holder(machine, 40),
     "holder of 120 GiB": lambda machine: plain_holder(machine, 120),
     "holder of 40 GiB that ignores TERM": lambda machine: plain_holder(machine, 40, "--ignore-term"),
     "inheritor of 20 GiB whose parent is dead": inheritor,
+    "70 workers of a dead launcher": workers,
+    "holder through a second device node": second_node,
     "a monitor lives": monitor_lives,
     "a holder whose parent might restart it": a_parent_that_might_restart_it,
 }
@@ -268,12 +351,13 @@ def describe_machine() -> dict[str, str]:
 
 def as_markdown(report: dict[str, t.Any]) -> str:
     lines = ["# Release and gate on real GPUs", "", f"{report['machine']['date']}; {report['machine']['gpus']}", ""]
-    lines += ["| case | result | first signal → gate open | module process | what it said |", "|---|---|---|---|---|"]
+    lines += ["| case | result | first signal → gate open | the driver's own time | module process | what it said |"]
+    lines += ["|---|---|---|---|---|---|"]
     for name, case in report["cases"].items():
-        opened, process = case.get("first_signal_to_gate_open_s"), case.get("module_process_s")
+        times = [case.get(key) for key in ("first_signal_to_gate_open_s", "drivers_own_s", "module_process_s")]
         said = case.get("error") or case.get("msg") or case.get("reason") or ""
-        seconds = ["" if value is None else f"{value} s" for value in (opened, process)]
-        lines.append(f"| {name} | {case['result']} | {seconds[0]} | {seconds[1]} | {said[:300]} |")
+        seconds = ["" if value is None else f"{value} s" for value in times]
+        lines.append(f"| {name} | {case['result']} | {' | '.join(seconds)} | {said[:300]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -282,6 +366,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, t.Any] = {"machine": describe_machine(), "cases": {}}
     with tempfile.TemporaryDirectory() as work:
+        os.chmod(work, 0o755)  # a plain user looks too
         machine = Machine(pathlib.Path(work))
         if any(machine.used()):
             print(f"These GPUs are in use ({machine.used()} MiB): nothing was touched.", file=sys.stderr)
