@@ -8,7 +8,7 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-playbooks test-faults test-lxc lint docs role-docs unit unit-oldest sanity molecule dist clean
+.PHONY: help setup demo test test-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -24,10 +24,10 @@ demo: setup ## the main job on a simulated 8-GPU node: from a stuck GPU to a ser
 test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
 	@.venv/bin/python tests/tooling/run_sessions.py $(SESSIONS)
 
-test-slow: setup ## the three below, one after the other (root)
-	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one test-playbooks test-faults test-lxc
+test-slow: setup ## the four below, one after the other (root)
+	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one test-playbooks test-faults test-lxc test-lxc-launch
 
-test-playbooks test-faults test-lxc: setup
+test-playbooks test-faults test-lxc test-lxc-launch: setup
 	@.venv/bin/python tests/tooling/run_sessions.py $@
 
 lint docs role-docs unit unit-oldest sanity molecule dist: setup
@@ -35,7 +35,8 @@ lint docs role-docs unit unit-oldest sanity molecule dist: setup
 
 test-playbooks: ## the playbooks as a whole on simulated nodes (slow)
 test-faults: ## planted faults, and what must not happen then (slow)
-test-lxc: ## the scenario on a played Proxmox host: real LXC, systemd, sshd (root)
+test-lxc: ## release on a played Proxmox host: real LXC, systemd, sshd (root)
+test-lxc-launch: ## launch and drift on that host (root)
 lint: ## ruff, mypy, yamllint, ansible-lint
 docs: ## documentation of plugins and roles, changelog
 role-docs: ## write the variables into the READMEs of the roles

@@ -38,8 +38,16 @@ PYTHON_OF_OLDEST = ((3, 10), (3, 12))
 # What of the plugins runs where.
 ON_TARGETS = ("module_utils", "modules")
 ON_CONTROLLER = ("action", "filter", "lookup")
-UNIT_FOLDERS = ("tests/unit", "tests/simulator", "tests/tooling", "tests/integration/privileged")
+UNIT_FOLDERS = (
+    "tests/unit",
+    "tests/simulator",
+    "tests/tooling",
+    "tests/integration/privileged",
+    "tests/integration/status_page",
+)
 EXAMPLE = ROOT / "inventory" / "example"
+# The cases of the played Proxmox host that are about a launch and what follows it; the others are about releasing.
+LXC_LAUNCH = ("dead_man", "drift", "leftovers", "port", "rollback", "start_guard")
 DEMO_NODE = ROOT / ".demo" / "node"
 
 
@@ -243,9 +251,8 @@ def test_faults(session: nox.Session) -> None:
     refuse_nothing(session, folder)
 
 
-@nox.session(name="test-lxc")
-def test_lxc(session: nox.Session) -> None:
-    """The scenario on a played Proxmox host: real LXC, systemd and sshd (root; tests/lxc/README.md)."""
+def play_lxc(session: nox.Session, files: list[str]) -> None:
+    """Cases on a played Proxmox host: real LXC, systemd and sshd (root; tests/lxc/README.md)."""
     tools = Tools(session, "runtime")
     if os.geteuid() != 0:
         session.skip("it makes containers, device nodes and cgroups, and must be root")
@@ -255,11 +262,24 @@ def test_lxc(session: nox.Session) -> None:
     try:
         tools.run(
             "pytest", "-q", "-p", "no:cacheprovider", "--durations=10", f"--junit-xml={folder / 'pytest.xml'}",
-            *(session.posargs or ["tests/lxc"]), CLEANSLATE_LXC_REPORT=str(folder),
+            *(session.posargs or files), CLEANSLATE_LXC_REPORT=str(folder),
         )  # fmt: skip
     finally:
         tools.run(*harness, "down")
     refuse_nothing(session, folder)
+
+
+@nox.session(name="test-lxc")
+def test_lxc(session: nox.Session) -> None:
+    """Release on a played Proxmox host, by container: who is found, who is ended, who is left alone."""
+    launch = {f"test_{name}.py" for name in LXC_LAUNCH}
+    play_lxc(session, sorted(str(path) for path in (ROOT / "tests/lxc").glob("test_*.py") if path.name not in launch))
+
+
+@nox.session(name="test-lxc-launch")
+def test_lxc_launch(session: nox.Session) -> None:
+    """Launch and drift on the played host: start guard, dead-man timer, left-overs, port, rollback, scheduled looks."""
+    play_lxc(session, [f"tests/lxc/test_{name}.py" for name in LXC_LAUNCH])
 
 
 @nox.session

@@ -31,7 +31,9 @@ import results
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AT_ONCE = 2
 # Sessions whose result is a number of tests; the others are checks that pass or fail as a whole.
-TESTS = frozenset({"unit", "unit-oldest", "sanity", "molecule", "test-playbooks", "test-faults", "test-lxc"})
+TESTS = frozenset(
+    {"unit", "unit-oldest", "sanity", "molecule", "test-playbooks", "test-faults", "test-lxc", "test-lxc-launch"}
+)
 SHOWN_LINES = 25
 Result = t.Literal["passed", "failed", "skipped"]
 
@@ -141,14 +143,14 @@ def show(log: pathlib.Path, outcome: Outcome) -> None:
 
 def summary(outcomes: t.Sequence[Outcome]) -> str:
     """The table, and as the last line what a machine reads: how many passed, failed and were skipped."""
-    lines = [f"{'session':<14}{'seconds':>8}  {'result':<9}tests"]
+    lines = [f"{'session':<16}{'seconds':>8}  {'result':<9}tests"]
     total = results.Count()
     for outcome in outcomes:
         tests = f"{outcome.count.passed} passed" if outcome.name in TESTS else ""
         if outcome.count.skipped:
             tests += f", {outcome.count.skipped} skipped"
         why = f"  ({outcome.why})" if outcome.why else ""
-        lines.append(f"{outcome.name:<14}{outcome.seconds:>8.0f}  {outcome.result:<9}{tests}{why}")
+        lines.append(f"{outcome.name:<16}{outcome.seconds:>8.0f}  {outcome.result:<9}{tests}{why}")
         total += outcome.count
         if outcome.result == "failed" and outcome.count.failed == 0:
             # A session that failed without a failing test (no test ran, a linter complained) is a failure too.

@@ -15,7 +15,8 @@ from simulated_nodes import Node, Run, alive
 # Unreachable from the moment that the file is there: ssh to a port where nobody listens.
 BREAKS = {
     "ansible_connection": "{{ 'ssh' if (simulated_node ~ '/lost') is file else 'local' }}",
-    "ansible_host": "127.0.0.1",
+    # Another address for each: one with the same address would be taken for a second server of one machine.
+    "ansible_host": "127.0.0.{{ inventory_hostname | regex_replace('[^0-9]', '') | int + 1 }}",
     "ansible_port": 1,
     "ansible_ssh_retries": 0,
 }
