@@ -141,7 +141,7 @@ def start(
     environment: t.Mapping[str, str] | None = None,
 ) -> Running:
     os.makedirs(RUNS, exist_ok=True)
-    place = tempfile.mkdtemp(prefix=playbook.split(".", maxsplit=1)[0] + "-", dir=RUNS)
+    place = tempfile.mkdtemp(prefix=os.path.basename(playbook).split(".", maxsplit=1)[0] + "-", dir=RUNS)
     inventory, steps, output = (os.path.join(place, name) for name in ("hosts.json", "steps.jsonl", "output"))
     described = {}
     for name, variables in (HALVES if hosts is None else hosts).items():
