@@ -48,6 +48,7 @@ UNIT_FOLDERS = (
 EXAMPLE = ROOT / "inventory" / "example"
 # The cases of the played Proxmox host that are about a launch and what follows it; the others are about releasing.
 LXC_LAUNCH = ("dead_man", "drift", "leftovers", "port", "rollback", "schedule", "start_guard")
+SLOW_SCENARIOS = ("drift",)
 DEMO_NODE = ROOT / ".demo" / "node"
 
 
@@ -211,10 +212,21 @@ def unit_oldest(session: nox.Session) -> None:
 
 @nox.session
 def molecule(session: nox.Session) -> None:
-    """Every molecule scenario, or those named: `nox -s molecule -- stuck_gpu`."""
+    """The molecule scenarios but the slow ones, or those named: `nox -s molecule -- stuck_gpu`."""
+    there = sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
+    play_scenarios(session, session.posargs or [name for name in there if name not in SLOW_SCENARIOS])
+
+
+@nox.session(name="molecule-slow")
+def molecule_slow(session: nox.Session) -> None:
+    """The slow molecule scenarios."""
+    play_scenarios(session, list(SLOW_SCENARIOS))
+
+
+def play_scenarios(session: nox.Session, scenarios: list[str]) -> None:
+    """Molecule's whole sequence for each; one whose verify step ran no test fails."""
     tools = Tools(session, "runtime")
     folder = reports(session)
-    scenarios = session.posargs or sorted(path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml"))
     if not scenarios:
         session.error("There is no scenario below molecule/.")
     for name in scenarios:
