@@ -41,6 +41,11 @@ _CAUSES: tuple[tuple[re.Pattern[str], Guess], ...] = tuple(
             "Find the owner with ss -ltnp, stop it or choose another port.",
         ),
         (
+            r"leave no GPU memory for the KV cache|Not enough memory. Please try to increase --mem-fraction-static",
+            "The weights leave no memory for the KV cache under the profile's mem-fraction-static.",
+            "See whether all GPUs were at 0 MiB before the start; then raise mem-fraction-static, or use more GPUs.",
+        ),
+        (
             r"out of memory|OutOfMemoryError|Not enough memory|CUDA_ERROR_OUT_OF_MEMORY",
             "A GPU ran out of memory.",
             "See whether all GPUs were at 0 MiB before the start; then lower mem-fraction-static or context-length.",

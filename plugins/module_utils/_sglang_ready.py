@@ -239,9 +239,11 @@ class Wait:
         stalled = from_stall(look.stage or log.stage, all_shards) if standing else None
         # Ordinary lines name errors too: only lines of trouble count, and the last ones of a run that is not sure.
         lines = (*log.earlier_failures, *log.failures, *(() if log.tail else log.last_lines()))
+        # A start survives many an error (a plug-in that is not there): what stands behind the fatal line counts first.
+        behind = log.failures[log.failures.index(log.fatal) :] if log.fatal in log.failures else ()
         exited = from_exit(unit.exit_status, unit.exit_by_signal) if unit is not None else None
         quietly = CLEAN_EXIT if verdict == "failed" and unit is not None and unit.exit_status == 0 else None
-        return stalled or from_lines(lines) or exited or quietly
+        return stalled or from_lines(behind) or from_lines(lines) or exited or quietly
 
     def _update_log(self, unit: UnitState | None, since: float | None) -> LogState:
         state = self._state

@@ -15,7 +15,11 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_guess impor
     ("line", "word"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has ...", "ran out of memory"),
-        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "ran out of memory"),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "for the KV cache"),
+        (
+            "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.001. Raise",
+            "for the KV cache",
+        ),
         ("ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by other", "another process"),
         ("Rank 3 scheduler died during initialization (exit code: -9).", "SIGKILL"),
         ("RuntimeError: Cannot find any model weights with `/models/kimi`", "missing or damaged"),

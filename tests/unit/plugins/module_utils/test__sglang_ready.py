@@ -206,6 +206,16 @@ def test_a_fatal_line_ends_the_wait_after_the_rest_of_it_was_read() -> None:
     assert KEY not in message
 
 
+def test_an_error_that_the_start_survived_is_not_taken_for_the_cause() -> None:
+    world = loading(World()).says(5, "ModuleNotFoundError: No module named 'smg_grpc_servicer'")
+    world.says(50, "Scheduler hit an exception: Traceback (most recent call last):")
+    world.log.append((51, "PermissionError: [Errno 13] Permission denied: '/models/demo/model-00001.safetensors'"))
+    world.log.sort()
+    guess = world.wait().guess
+    assert guess is not None
+    assert "may not read" in guess.cause
+
+
 def test_a_fatal_line_and_a_dead_unit_end_it_at_once() -> None:
     world = loading(World()).says(50, "Scheduler hit an exception: x").unit_at(50, phase="failed")
     world.log.sort()
