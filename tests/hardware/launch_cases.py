@@ -77,7 +77,7 @@ class Bench:
             "stages_said": ready["stages"], "stages_in_log": launch_report.stages_in_log(log), "unit": state,
             "stop": {key: play.last("Stop sglang").get(key) for key in ("verdict", "stopped_after_s", "msg")},
             "release": release.get("msg"), "signalled": len(release.get("signalled") or []),
-            "gate": (release.get("gate") or play.last("Prove that the GPUs") or {}).get("verdict"),
+            "gate": (release.get("gate") or play.last("Wait for idle GPUs")).get("verdict"),
             "guard": ready.get("guard"), "downtime": play.downtime(),
         }  # fmt: skip
 
@@ -144,14 +144,14 @@ def hung(bench: Bench) -> dict[str, t.Any]:
     parts = list(evidence.get("parts") or [])
     return {"first_look": row, "first_look_s": first.seconds, "second_look": last,
             "evidence": evidence.get("msg") or evidence.get("path"), "evidence_parts": parts,
-            **bench.serves(second, "plain")}  # fmt: skip
+            **bench.serves(second, last["profile"])}  # fmt: skip
 
 
 def killed_with_left_over(bench: Bench) -> dict[str, t.Any]:
     """The launcher gets SIGKILL while an orphan of nobody's unit holds memory: the guard refuses, a relaunch clears."""
     ready = pathlib.Path(tempfile.mkdtemp(dir=bench.node.work)) / "ready"
     holder = ["/usr/bin/python3", str(bench.node.work / "cuda_holder.py"), str(ready), "5", "--fork", "--orphan"]
-    bench.node.run("setsid", "--fork", *holder)
+    bench.node.run("setsid", "--fork", "sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh", *holder)
     wait_for("the left-over holds memory", ready.exists, 30)
     parent, _child = ready.read_text().split()
     bench.node.run("kill", "-KILL", parent)
@@ -196,6 +196,7 @@ def crash_in_load(bench: Bench) -> dict[str, t.Any]:
     expect(play.code != 0, "the relaunch fails", play.code)
     expect(ready["verdict"] in ("failed", "crash_looping"), "the wait says that it failed", ready["reason"])
     expect(ready["waited_s"] < 200, "long before its budget of 420 s", ready["waited_s"])
+    expect("KV cache" in (ready["guess"] or {}).get("cause", ""), "the guess names the cause", ready["guess"])
     return {**{key: ready.get(key) for key in ("verdict", "reason", "stage", "stages", "guess", "waited_s")},
             "log_tail": (ready.get("log_tail") or [])[-12:], "told": play.told()[:1500], "downtime": play.downtime(),
             "unit": bench.node.show(UNIT, "ActiveState", "SubState", "NRestarts", "Result")}  # fmt: skip
@@ -286,10 +287,8 @@ def main() -> int:
             node, Player(node, options.site.resolve(), len(used), shutil.which("nvidia-smi") or "nvidia-smi"), len(used)
         )
         words = [word for word in options.only.split(",") if word]
-        for name, case in CASES.items():
-            if words and not any(word in name for word in words):
-                continue
-            report["cases"][name] = run_case(bench, case)
+        for name in [name for word in words for name in CASES if word in name] or CASES:
+            report["cases"][name] = run_case(bench, CASES[name])
             print(time.strftime("%H:%M:%S"), name, as_json(report["cases"][name], 700), flush=True)
             launch_report.write(report, options.report)
         report["key_found_in"] = launch_report.files_with(KEY, node, work)

@@ -78,7 +78,7 @@ class Node:
         def runs() -> bool:
             if process.poll() is not None:
                 raise NodeError(f"systemd did not start: {(self.work / 'boot.log').read_text()[-2000:]}")
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, IndexError):
                 self.init = int(child.read_text().split()[0])
                 return pathlib.Path(f"/proc/{self.init}/comm").read_text().strip() == "systemd"
             return False
