@@ -181,11 +181,12 @@ def launcher_killed(bench: Bench) -> dict[str, t.Any]:
     gone = round(time.time() - began, 2)
     wait_for("another launcher", lambda: bench.node.show(UNIT, "NRestarts")["NRestarts"] != "0", 60)
     wait_for("/health answers 200 again", lambda: health() == "200", 240, every=0.5)
+    again = round(time.time() - began, 1)
     state = bench.node.show(UNIT, "ActiveState", "NRestarts", "Result")
     look = bench.play("drift")
     expect(look.result and look.result[0]["action"] == "nothing", "drift finds it well", look.result or look.told())
     guard = bench.node.read(f"/run/cleanslate-guard/{UNIT}.json")
-    return {"health_lost_after_s": gone, "serves_again_after_s": round(time.time() - began, 1), "unit": state,
+    return {"health_lost_after_s": gone, "serves_again_after_s": again, "unit": state,
             "guard": json.loads(guard) if guard else None, "drift": look.result[0]}  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import sys
 import tarfile
 import time
 import typing as t
@@ -50,7 +51,8 @@ def describe_machine(site: pathlib.Path) -> dict[str, t.Any]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version,persistence_mode", "--format=csv,noheader"]
     versions = {}
     for name, place in (("sglang", SITE), ("ansible-core", str(site)), ("torch", None)):
-        found = [d for d in importlib.metadata.distributions(**({"path": [place]} if place else {})) if d.name == name]
+        places = [place] if place else sys.path
+        found = [one for one in importlib.metadata.distributions(path=places) if one.name == name]
         versions[name] = found[0].version if found else "unknown"
     return {
         "gpus": subprocess.check_output(query, text=True).strip().splitlines(), "kernel": platform.release(),

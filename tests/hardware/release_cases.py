@@ -116,7 +116,8 @@ class Watcher(threading.Thread):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(daemon=True)
-        self.machine, self.samples, self.stopped = machine, [], threading.Event()
+        self.machine, self.stopped = machine, threading.Event()
+        self.samples: list[tuple[float, int]] = []
 
     def run(self) -> None:
         while not self.stopped.is_set():
@@ -357,7 +358,7 @@ def as_markdown(report: dict[str, t.Any]) -> str:
         times = [case.get(key) for key in ("first_signal_to_gate_open_s", "drivers_own_s", "module_process_s")]
         said = case.get("error") or case.get("msg") or case.get("reason") or ""
         seconds = ["" if value is None else f"{value} s" for value in times]
-        lines.append(f"| {name} | {case['result']} | {' | '.join(seconds)} | {said[:300]} |")
+        lines.append(f"| {name} | {case['result']} | {' | '.join(seconds)} | {said.replace('|', '/')[:300]} |")
     return "\n".join(lines) + "\n"
 
 
