@@ -147,6 +147,10 @@ def test_endpoints_and_keys(node):
 def test_without_metrics_and_in_an_older_version(node):
     server = Server(node, version="0.5.15").ready()
     assert [server.get(path)[0] for path in ("/metrics", "/ready", "/v1/models")] == [404, 404, 200]
+    assert "TP0] Init torch distributed begin." in server.text(), "recorded; 0.5.23 has other words"
+    server.process.terminate()
+    server.end()
+    assert f"kill_process_tree called: parent_pid={server.process.pid}," in server.text()
 
 
 # ---- ends

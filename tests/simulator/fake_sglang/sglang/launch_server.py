@@ -43,7 +43,8 @@ class Launcher:
 
     def log(self, text: str, rank: int | None = None) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        sys.stderr.write("[{}{}] {}\n".format(stamp, "" if rank is None else f" TP{rank}", text))
+        alone = int(self.arguments.tp_size) == 1  # recorded: a single rank writes no name
+        sys.stderr.write("[{}{}] {}\n".format(stamp, "" if rank is None or alone else f" TP{rank}", text))
         sys.stderr.flush()
 
     # ---- loading
@@ -79,8 +80,9 @@ class Launcher:
     def load(self) -> None:
         gib = self.behaviour.mib(0) / 1024
         self.reach("init")
-        self.log("Init parallel begin.", 0)
-        self.log("Init parallel ends. elapsed=0.41 s, mem usage=0.47 GB", 0)
+        what = "parallel" if self.behaviour.version == "0.5.23" else "torch distributed"
+        self.log(f"Init {what} begin.", 0)
+        self.log(f"Init {what} ends. elapsed=0.41 s, mem usage=0.47 GB", 0)
         self.log("Memory baseline taken. mem usage=0.47 GB", 0)
         self.reach("weights")
         self.log("Load weight begin. avail mem=94.50 GB", 0)
@@ -221,7 +223,7 @@ class Launcher:
     def drain(self, state: http_front.State) -> None:
         state.draining = True
         began = time.monotonic()
-        self.log("SIGTERM received. signum=15 frame=None. Draining requests and shutting down...")
+        self.log("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
         finish = self.behaviour.requests_finish_s
         while True:
             time.sleep(5 * self.behaviour.time_scale)
@@ -273,6 +275,9 @@ class Launcher:
                 pass
 
     def kill_tree(self) -> None:
+        if self.behaviour.version == "0.5.15":
+            pid = os.getpid()
+            self.log(f"kill_process_tree called: parent_pid={pid}, include_parent=True, pid={pid}")
         for worker in self.below:
             try:
                 os.kill(worker.pid, signal.SIGKILL)
