@@ -353,10 +353,12 @@ class _Run:
         if not self._now.complete or self._targets():
             return
         watched = self._respawning.parents_to_watch() if self._respawning is not None else ()
-        until = self._clock.monotonic() + self._options.respawn_watch
+        # Counted from the last end: a look that missed something leads here again.
+        until = (self._respawning.last_end if self._respawning is not None else 0.0) + self._options.respawn_watch
         if watched and self._options.respawn_watch > 0:
             names = ", ".join(self._kinship.describe(parent) for parent in watched)
-            self._notes.append(f"Watched up to {self._options.respawn_watch:g} s for a restart by {names}")
+            note = f"Watched up to {self._options.respawn_watch:g} s for a restart by {names}"
+            self._notes += [note] if note not in self._notes else []
         while self._respawning is not None and self._respawning.parents_to_watch() and self._clock.monotonic() < until:
             self._clock.sleep(min(LONGEST_INTERVAL, max(until - self._clock.monotonic(), 0.001)))
             self._look()

@@ -57,6 +57,11 @@ class Respawning:
         self._gone.update((key, now) for key in news)
         return bool(news)
 
+    @property
+    def last_end(self) -> float:
+        """When the last of those that are no longer there was missed."""
+        return max(self._gone.values(), default=0.0)
+
     def note_empty(self, began: float) -> None:
         """A complete scan that began at this moment found no target."""
         if self._empty_since is None:

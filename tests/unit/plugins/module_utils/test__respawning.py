@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -57,6 +58,21 @@ def test_a_living_parent_is_watched_and_that_is_said() -> None:
     assert result.verdict == "released"
     assert 10 <= result.elapsed_s < 11
     assert "PID 30 (bash)" in result.message
+
+
+def test_a_look_that_misses_something_does_not_begin_the_watch_anew() -> None:
+    world = World(Fake(30, comm="bash", holds=False), Fake(10, ppid=30))
+    scan = world.scan
+
+    def miss_something_after_nine_seconds() -> HolderScan:
+        found = scan()
+        return dataclasses.replace(found, complete=not 1009 <= world.clock.now <= 1009.5)
+
+    world.scan = miss_something_after_nine_seconds  # type: ignore[method-assign]
+    result = world.release()
+    assert result.verdict == "released"
+    assert 10 <= result.elapsed_s < 11
+    assert result.message.count("Watched") == 1
 
 
 def test_the_watch_can_be_shortened() -> None:
