@@ -51,7 +51,9 @@ def detail_text(result: t.Mapping[str, t.Any]) -> str:
     memory, estimate = result.get("gpu_memory"), result.get("estimate")
     if isinstance(memory, dict):
         total = f" of {memory['total_mib'] / 1024:.0f}" if memory.get("total_mib") else ""
-        text += f", {memory['used_mib'] / 1024:.0f}{total} GiB on {memory['gpus']} GPUs"
+        text += (
+            f", {memory['used_mib'] / 1024:.0f}{total} GiB on {memory['gpus']} GPU{'' if memory['gpus'] == 1 else 's'}"
+        )
     text += f", {in_minutes(float(result.get('waited_s') or 0.0))}"
     if isinstance(estimate, dict):
         left, last = float(estimate["left_s"]), in_minutes(estimate["last_s"])

@@ -189,6 +189,7 @@ def test_memory_and_estimate_are_shown_but_print_no_line_of_their_own(monkeypatc
     [
         ({"waited_s": 60}, ", 1 min"),
         ({"waited_s": 5, "gpu_memory": {**MEMORY, "total_mib": None}}, ", 231 GiB on 8 GPUs, 5 s"),
+        ({"waited_s": 5, "gpu_memory": {**MEMORY, "total_mib": None, "gpus": 1}}, ", 231 GiB on 1 GPU, 5 s"),
         ({"waited_s": 5, "estimate": {"left_s": 89, "last_s": 30}}, ", 5 s, about 90 s left (last start took 30 s)"),
         ({"waited_s": 5, "estimate": {"left_s": 91, "last_s": 120}}, ", 5 s, about 2 min left (last start took 2 min)"),
         ({"waited_s": 500, "estimate": {"left_s": 0.0, "last_s": 250}}, ", 8 min 20 s (last start took 4 min 10 s)"),
