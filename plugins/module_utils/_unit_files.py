@@ -190,15 +190,20 @@ def prove(paths: t.Sequence[str]) -> tuple[str, ...]:
     return done
 
 
-def reinstate(paths: t.Sequence[str]) -> tuple[str, ...]:
-    """Make what was proved live again, keeping what is live as PATH.previous. All or nothing; returns the paths
-    changed, none where just that is live."""
+def reinstatable(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """The paths that reinstate() would change. Raises where nothing was ever proved."""
     if not any(os.path.lexists(path + PROVED) for path in paths):
         raise UnitFileError(
             f"no server was ever proved to serve with {', '.join(paths)}: there is nothing to go back to"
         )
+    return unproved(paths)
+
+
+def reinstate(paths: t.Sequence[str]) -> tuple[str, ...]:
+    """Make what was proved live again, keeping what is live as PATH.previous. All or nothing; returns the paths
+    changed, none where just that is live."""
     done: list[str] = []
-    for path in unproved(paths):
+    for path in reinstatable(paths):
         try:
             _link(path, path + PREVIOUS)
             _link(path + PROVED, path)

@@ -147,7 +147,7 @@ _WOULD: dict[str, t.Callable[[t.Sequence[str]], tuple[str, ...]]] = {
     "restored": tuple,
     "discarded": _unit_files.staged,
     "proved": _unit_files.unproved,
-    "reinstated": _unit_files.unproved,
+    "reinstated": _unit_files.reinstatable,
 }
 _PLACEHOLDER = re.compile(r'"<<secret:([A-Za-z0-9_]*)>>"')
 

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import typing as t
 
 import pytest
 from simulated_nodes import Node, Run, alive
 
-DIES = {"SIM_DIE_AT": json.dumps({"stage": "graph", "exit_code": 1})}
+HANGS = {"SIM_HANG_AT": "graph"}
+SOON = {"sglang_server_progress_timeout": 4}
 
 
 class Rolled(t.NamedTuple):
@@ -32,7 +32,7 @@ def profiles(node: Node, *, base: bool = True) -> list[dict[str, t.Any]]:
     broken: dict[str, t.Any] = {
         "args": {**common, "served-model-name": "new-model"},
         "api_key": "new-key-0123",
-        "env": DIES,
+        "env": HANGS,
     }
     old = {"name": "base", "args": {**common, "served-model-name": "old-model"}, "api_key": "old-key-4567"}
     return [*([old] if base else []), {"name": "broken", **broken}, {"name": "worse", **broken}]
@@ -48,12 +48,17 @@ def rolled(make_shared_node, play) -> Rolled:
     first = play("relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="base")
     assert first.rc == 0, str(first)
     files = installed(node)
-    without = play("relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="broken")
+    without = play("relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="broken", **SOON)
     # As where somebody has deleted the old profile from the inventory meanwhile, and switches with -e, which wins.
     rest = profiles(node, base=False)
     rolled = play(
-        "relaunch", node, sglang_server_profiles=rest, sglang_server_profile="worse", sglang_server_rollback=True,
-    )  # fmt: skip
+        "relaunch",
+        node,
+        sglang_server_profiles=rest,
+        sglang_server_profile="worse",
+        sglang_server_rollback=True,
+        **SOON,
+    )
     return Rolled(node, first, without, rolled, files)
 
 
@@ -105,8 +110,9 @@ def test_where_nothing_ever_served_there_is_no_way_back(make_node, play) -> None
         sglang_server_profiles=profiles(node),
         sglang_server_profile="broken",
         sglang_server_rollback=True,
+        **SOON,
     )
     assert run.rc == 2, str(run)
     said = run.failures(node)[-1]
     assert "no server was ever proved to serve" in said, said
-    assert run.verbs(node, "stop", "start") == ["start"], "the failed server is not stopped for nothing"
+    assert run.verbs(node, "stop", "start") == ["start"], "the server that hangs is not stopped for nothing"

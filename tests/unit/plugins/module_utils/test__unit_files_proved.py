@@ -78,8 +78,9 @@ def test_a_later_swap_does_not_write_into_what_was_proved(files: Files) -> None:
 
 def test_without_a_proof_nothing_is_touched(files: Files) -> None:
     files.launch("base")
-    with pytest.raises(UnitFileError, match="no server was ever proved to serve"):
-        _unit_files.reinstate(files.paths)
+    for act in (_unit_files.reinstate, _unit_files.reinstatable):
+        with pytest.raises(UnitFileError, match="no server was ever proved to serve"):
+            act(files.paths)
     assert files.live == ["base"] * 3
 
 
