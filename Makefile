@@ -24,8 +24,8 @@ demo: setup ## the main job on a simulated 8-GPU node: from a stuck GPU to a ser
 test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
 	@.venv/bin/python tests/tooling/run_sessions.py $(SESSIONS)
 
-test-slow: setup ## the five below, one after the other (root)
-	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one molecule-slow test-playbooks test-faults test-lxc test-lxc-launch
+test-slow: setup ## molecule-slow, test-faults, test-lxc and test-lxc-launch, one after the other (root)
+	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one molecule-slow test-faults test-lxc test-lxc-launch
 
 molecule-slow test-playbooks test-faults test-lxc test-lxc-launch: setup
 	@.venv/bin/python tests/tooling/run_sessions.py $@
