@@ -106,7 +106,9 @@ def test_a_stuck_gpu_is_named_with_the_next_step(fleet) -> None:
 def test_what_the_nodes_keep_is_shown(fleet) -> None:
     serves, stuck = host(fleet, fleet.serves), host(fleet, fleet.stuck)
     assert (serves["profile"], serves["profile_from"]) == ("slow", "wanted")
-    assert serves["runs"] == {"known": True, "value": [], "problem": None}
+    assert (serves["runs"]["known"], serves["runs"]["problem"]) == (True, None)
+    (run,) = serves["runs"]["value"]
+    assert (run["playbook"], run["verdict"], run["profile"]) == ("start.yml", "ready", "demo"), run
     assert not stuck["drift"]["known"]
     assert any("drift remembers" in problem["what"] for problem in stuck["problems"]), stuck["problems"]
     assert stuck["wanted"] == {"known": True, "value": None, "problem": None}
