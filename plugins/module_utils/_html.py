@@ -34,16 +34,16 @@ def _inside(child: Child) -> str:
     return html.escape("".join(char if char.isprintable() or char == "\n" else " " for char in str(child)))
 
 
-def element(name: str, /, *children: Child, **attributes: str | None) -> Html:
+def element(tag: str, /, *children: Child, **attributes: str | None) -> Html:
     """An element. Text and values of attributes are escaped; class_ is class, and aria_label is aria-label."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_inside(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    if name in _VOID:
-        return Html(f"<{name}{written}>")
-    return Html(f"<{name}{written}>{''.join(map(_inside, children))}</{name}>")
+    if tag in _VOID:
+        return Html(f"<{tag}{written}>")
+    return Html(f"<{tag}{written}>{''.join(map(_inside, children))}</{tag}>")
 
 
 def together(parts: t.Iterable[Child]) -> Html:

@@ -138,7 +138,7 @@ def _of_import(name: str, shown: str, answer: t.Mapping[str, t.Any]) -> Check:
     if not answer.get("imports") and any(word in said.lower() for word in _WANTS_GPU):
         return not_checked(name, f"SGLang cannot be imported while no GPU is shown to it ({said})")
     which = f"SGLang {answer['version']}" if answer.get("version") else "SGLang"
-    if str(answer.get("missing", "")).split(".")[0] == "sglang" and not answer.get("version"):
+    if str(answer.get("missing", "")).split(".", maxsplit=1)[0] == "sglang" and not answer.get("version"):
         return failed(name, [Fault(f"there is no SGLang in the environment of {shown} ({said})", _PYTHON_CURE)])
     fault = Fault(f"{which} cannot be imported by {shown}: {said}", _IMPORT_CURE.format(python=shown))
     return failed(name, [fault])

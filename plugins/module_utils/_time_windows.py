@@ -83,7 +83,7 @@ def _day(text: str, window: str) -> int:
 def _days(text: str, window: str) -> frozenset[int]:
     days: set[int] = set()
     for part in text.split(","):
-        begin, _, end = part.partition("-")
+        begin, dummy, end = part.partition("-")
         first = _day(begin, window)
         length = (_day(end, window) - first) % 7 if "-" in part else 0
         days |= {(first + number) % 7 for number in range(length + 1)}

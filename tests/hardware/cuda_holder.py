@@ -51,7 +51,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     allocate(options.gib)
     pids = [os.getpid()]
-    for _ in range(options.fork):
+    for dummy in range(options.fork):
         child = os.fork()
         if child == 0:
             time.sleep(600)

@@ -125,7 +125,7 @@ class Node:
                 where = pathlib.Path(f"/proc/{entry}/cgroup").read_text().strip()
                 if f"/lxc/{VMID}/" not in where + "/" or group not in where:
                     continue
-                head, _, rest = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")
+                head, dummy, rest = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")
                 words = rest.split()
                 found.append(Process(int(entry), int(words[1]), words[0], head.partition("(")[2], where))
         return found

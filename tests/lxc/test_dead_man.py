@@ -67,7 +67,7 @@ def controller_killed(*words: str) -> t.Iterator[str]:
         running.wait_for_step("Wait for idle GPUs")
         os.killpg(running.process.pid, signal.SIGKILL)
         running.process.wait()
-        lease = next(step for step in running.seen() if "Take the lease" in step.task)
+        (lease, *_more) = [step for step in running.seen() if "Take the lease" in step.task]
         yield str(lease.result["leases"][0]["run_id"])
     finally:
         layout.write(go, "")  # for a worker of that run which outlived it

@@ -144,7 +144,7 @@ def outcomes(server: str, gpus: str) -> list[table.Decision]:
     """Every decision that a wanted server can meet in this cell, in the order of the table."""
     fixed = {"server": (server,), "gpus": (gpus,), "wanted": ("serving",), "frozen": ("no",), "lease": ("no",)}
     fixed.update(memory=("readable",), config=("apply",))
-    columns = [fixed.get(column, values) for column, (_, values) in table.COLUMNS.items()]
+    columns = [fixed.get(column, values) for column, (dummy, values) in table.COLUMNS.items()]
     found = {
         (decision.action, decision.needs_confirmation): decision
         for words in itertools.product(*columns)

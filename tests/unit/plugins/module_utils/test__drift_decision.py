@@ -23,7 +23,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_decision imp
     decide,
 )
 
-VALUES = {column: values for column, (_, values) in COLUMNS.items()}
+VALUES = {column: values for column, (dummy, values) in COLUMNS.items()}
 DOWN = ("stopped", "failed", "crash_looping")
 HEALTHY = Situation(
     server="ready",

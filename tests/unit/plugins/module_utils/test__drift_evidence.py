@@ -31,9 +31,9 @@ def node(tmp_path: pathlib.Path) -> Node:
 
 
 def seen(
-    node: Node, /, gpus: tuple[str, ...] = (), run_id: str = "", budget: float = 2700.0, **parts: t.Any
+    looked_at: Node, /, gpus: tuple[str, ...] = (), run_id: str = "", budget: float = 2700.0, **parts: t.Any
 ) -> Evidence:
-    look = {**node.look(), **parts}
+    look = {**looked_at.look(), **parts}
     return gather(look, unit=UNIT, config="report", gpus=gpus, load_budget=budget, run_id=run_id)
 
 

@@ -33,7 +33,7 @@ def nothing_was_written(node: Node) -> bool:
 
 
 def test_a_healthy_node_is_left_exactly_as_it_is(node: Node) -> None:
-    for _ in range(12):
+    for dummy in range(12):
         assert node.run().row == "healthy"
         node.pass_time(5 * MINUTE)
     assert nothing_was_written(node)
@@ -41,7 +41,7 @@ def test_a_healthy_node_is_left_exactly_as_it_is(node: Node) -> None:
 
 def test_a_25_minute_load_under_a_5_minute_timer(node: Node) -> None:
     node.load()
-    for _ in range(6):
+    for dummy in range(6):
         assert (node.run().action, node.relaunches) == ("nothing", [])
         node.pass_time(5 * MINUTE)
     assert nothing_was_written(node)
@@ -58,7 +58,7 @@ def test_a_load_beyond_its_budget(node: Node) -> None:
 
 def test_an_hour_of_busy(node: Node) -> None:
     node.health = {"verdict": "busy", "reason": "503, but the model moves", "witnesses": {}}
-    for _ in range(12):
+    for dummy in range(12):
         assert node.run().action == "nothing"
         node.pass_time(5 * MINUTE)
     assert nothing_was_written(node)
@@ -69,7 +69,7 @@ def test_an_hour_without_an_answer_whose_model_may_work(node: Node, use: int | N
     """No tokens could be counted: a prefill of an hour looks like this."""
     node.hang()
     node.requests["progress"], node.use = None, use
-    for _ in range(12):
+    for dummy in range(12):
         assert node.run().action == "report"
         node.pass_time(5 * MINUTE)
     assert nothing_was_written(node)
@@ -100,7 +100,7 @@ def test_two_looks_confirm_each_other(node: Node, apart: float, action: str) -> 
 
 def test_many_looks_close_together_do_confirm_in_the_end(node: Node) -> None:
     node.hang()
-    for _ in range(3):
+    for dummy in range(3):
         assert node.run().action == "report"
         node.pass_time(60)
     assert node.run().action == "relaunch"
@@ -147,17 +147,17 @@ def test_another_process_is_another_suspicion(node: Node) -> None:
 
 
 def test_one_hang_then_quiet_then_a_second_hang(node: Node) -> None:
-    for _ in range(2):
+    for dummy in range(2):
         node.hang()
         node.run()
         node.pass_time(5 * MINUTE)
         assert node.run().action == "relaunch"
         node.load()
-        for _ in range(4):
+        for dummy in range(4):
             node.pass_time(5 * MINUTE)
             assert node.run().action == "nothing"
         node.serve()
-        for _ in range(12):
+        for dummy in range(12):
             node.pass_time(5 * MINUTE)
             assert node.run().action == "nothing"
     assert len(node.relaunches) == 2
@@ -170,7 +170,7 @@ def test_one_hang_then_quiet_then_a_second_hang(node: Node) -> None:
 
 
 def test_the_budget_comes_back_with_the_window(node: Node) -> None:
-    for _ in range(2):
+    for dummy in range(2):
         node.die()
         assert node.run().action == "relaunch"
     first = node.relaunches[0]
@@ -185,7 +185,7 @@ def test_a_relaunch_that_never_helps(node: Node, outcome: str) -> None:
     """Dead at every look of three days: the cap, then the latch."""
     node.die()
     words = []
-    for _ in range(3 * 24 * 12):
+    for dummy in range(3 * 24 * 12):
         words.append(node.run(outcome).held_back)
         node.pass_time(5 * MINUTE)
     assert len(node.relaunches) == node.policy.limits.max_remediations == 2
@@ -201,7 +201,7 @@ def test_a_relaunch_that_never_helps(node: Node, outcome: str) -> None:
 def test_the_back_off_doubles_up_to_its_most(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path, max_remediations=6, backoff=600, backoff_most=3000, window=DAY)
     node.die()
-    for _ in range(24 * 60):
+    for dummy in range(24 * 60):
         node.run("failed")
         node.pass_time(MINUTE)
     gaps = [later - earlier for earlier, later in zip(node.relaunches, node.relaunches[1:])]
@@ -220,7 +220,7 @@ def test_a_clock_that_jumps_ends_no_back_off(node: Node, jump: float) -> None:
 
 
 def test_after_a_boot_in_the_past_the_budget_stays_spent(node: Node) -> None:
-    for _ in range(2):
+    for dummy in range(2):
         node.die()
         node.run()
     node.boot, node.clock.boot_s, node.clock.date = "boot-2", 10.0, START - 300 * DAY
@@ -251,7 +251,7 @@ def test_crashed_and_left_over(node: Node) -> None:
 def test_what_a_person_does_not_allow(tmp_path: pathlib.Path, policy: dict[str, t.Any], held_back: str) -> None:
     node = Node(tmp_path, **policy)
     node.die()
-    for _ in range(3):
+    for dummy in range(3):
         verdict = node.run()
         assert (verdict.action, verdict.would, verdict.held_back) == ("report", "relaunch", held_back)
         node.pass_time(5 * MINUTE)
@@ -262,7 +262,7 @@ def test_what_a_person_does_not_allow(tmp_path: pathlib.Path, policy: dict[str, 
 def test_a_host_that_is_only_reported_on_is_left_as_it_is(tmp_path: pathlib.Path, policy: dict[str, t.Any]) -> None:
     node = Node(tmp_path, **policy)
     node.hang()
-    for _ in range(3):
+    for dummy in range(3):
         assert node.run().would == "relaunch"
         node.pass_time(5 * MINUTE)
     assert nothing_was_written(node)
@@ -274,7 +274,7 @@ def test_only_at_its_time(tmp_path: pathlib.Path) -> None:
     node.started = node.clock.date - HOUR
     node.hang()
     acted = []
-    for _ in range(30):
+    for dummy in range(30):
         verdict = node.run()
         acted += [node.clock.date] if verdict.action == "relaunch" else []
         assert acted or verdict.held_back in ("window", "confirmation")

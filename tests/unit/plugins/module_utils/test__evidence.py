@@ -144,7 +144,7 @@ def test_it_never_becomes_larger_than_allowed(folder: pathlib.Path) -> None:
 
 
 def test_the_same_run_may_take_it_again(folder: pathlib.Path) -> None:
-    names = [os.path.basename(str(take(folder).path)) for _ in range(3)]
+    names = [os.path.basename(str(take(folder).path)) for dummy in range(3)]
     assert names == ["r1-sglang.service", "r1-sglang.service.2", "r1-sglang.service.3"]
 
 

@@ -75,7 +75,7 @@ def test_a_stranger_stays_and_keeps_the_gate_shut(node: Node, port: int) -> None
     assert [one["pid"] for one in result["signalled"]] == [holder]
     assert (result["verdict"], result["gate"]["verdict"]) == ("released", "foreign")
     assert result["failed"]
-    for text in (f"pid {stranger} ", LISTENING, f"127.0.0.1:{port}", "left alone"):
+    for text in (f"pid {stranger} ", LISTENING[:40], f"127.0.0.1:{port}", "left alone"):
         assert text in result["msg"]
     assert alive(stranger)
 

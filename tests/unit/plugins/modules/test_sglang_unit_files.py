@@ -24,7 +24,7 @@ PROGRAM = b"PK\x03\x04\xff\x00 not text \x80"
 def run(folder: pathlib.Path, **options: t.Any) -> dict[str, t.Any]:
     """The module as a real process; the result as the controller gets it."""
     arguments = folder.with_name(f"{folder.name}-arguments.json")
-    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**options, "_ansible_inject_invocation": True}}))
+    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
     paths = os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)])
     done = subprocess.run(
         [sys.executable, "-m", NAME, str(arguments)],
