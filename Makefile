@@ -8,7 +8,7 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist clean
+.PHONY: help setup demo test test-slow simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -24,15 +24,16 @@ demo: setup ## the main job on a simulated 8-GPU node: from a stuck GPU to a ser
 test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
 	@.venv/bin/python tests/tooling/run_sessions.py $(SESSIONS)
 
-test-slow: setup ## molecule-slow, test-faults, test-lxc and test-lxc-launch, one after the other (root)
-	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one molecule-slow test-faults test-lxc test-lxc-launch
+test-slow: setup ## simulator, molecule-slow, test-faults, test-lxc and test-lxc-launch, one after the other (root)
+	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one simulator molecule-slow test-faults test-lxc test-lxc-launch
 
-molecule-slow test-playbooks test-faults test-lxc test-lxc-launch: setup
+simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch: setup
 	@.venv/bin/python tests/tooling/run_sessions.py $@
 
 lint docs role-docs unit unit-oldest sanity molecule dist: setup
 	@$(NOX) --session $@
 
+simulator: ## the simulated node against the recordings
 molecule-slow: ## the scenarios in molecule/ that take long
 test-playbooks: ## the playbooks as a whole on simulated nodes (slow)
 test-faults: ## planted faults, and what must not happen then (slow)

@@ -40,7 +40,6 @@ ON_TARGETS = ("module_utils", "modules")
 ON_CONTROLLER = ("action", "filter", "lookup")
 UNIT_FOLDERS = (
     "tests/unit",
-    "tests/simulator",
     "tests/tooling",
     "tests/integration/privileged",
     "tests/integration/status_page",
@@ -251,6 +250,15 @@ def test_playbooks(session: nox.Session) -> None:
     folder = reports(session)
     places = session.posargs or ["tests/integration/playbooks"]
     tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *places)
+    refuse_nothing(session, folder)
+
+
+@nox.session
+def simulator(session: nox.Session) -> None:
+    """The simulator against the recordings: most of it is waiting for servers that load."""
+    tools = Tools(session, "runtime")
+    folder = reports(session)
+    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *(session.posargs or ["tests/simulator"]))
     refuse_nothing(session, folder)
 
 

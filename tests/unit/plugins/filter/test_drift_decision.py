@@ -56,7 +56,7 @@ def test_as_a_playbook_uses_them(tmp_path: pathlib.Path) -> None:
         {"copy": {"dest": str(answer), "content": "{{ {'decision': decision, 'breaker': breaker} | to_json }}"}},
     ]
     policy = {"unit": "{{ the_unit }}", "mode": "remediate", "load_budget": "{{ 60 * 45 }}", "windows": []}
-    variables = {"look": node.look(), "policy": policy, "the_unit": UNIT}
+    variables = {"look": node.look(), "policy": policy, "the_unit": UNIT, "ansible_python_interpreter": sys.executable}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "tasks": tasks}
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     collections = str(pathlib.Path(plugin.__file__).parents[5])
