@@ -13,7 +13,9 @@ _UNIT = "sglang.service"  # the default of the role
 
 
 def _address(host: t.Mapping[str, t.Any]) -> str:
-    return str(host.get("ansible_host") or host["inventory_hostname"])
+    address = str(host.get("ansible_host") or host["inventory_hostname"])
+    # Containers may share an address and differ in the port of their sshd.
+    return f"{address}:{host['ansible_port']}" if host.get("ansible_port") else address
 
 
 def _port(host: t.Mapping[str, t.Any]) -> int:

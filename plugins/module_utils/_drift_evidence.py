@@ -190,7 +190,10 @@ def _uuids(value: t.Any) -> tuple[str, ...]:
 
 
 def _has_host(parts: t.Any) -> bool:
-    return isinstance(parts, t.Mapping) and any(parts.get(name) is not None for name in ("host_gate", "host_lock"))
+    # Older Ansible makes an empty text of the none of a template.
+    return isinstance(parts, t.Mapping) and any(
+        parts.get(name) not in (None, "") for name in ("host_gate", "host_lock")
+    )
 
 
 def _gpu_state(parts: t.Any, unit: str, gpus: tuple[str, ...]) -> tuple[str, str]:

@@ -66,7 +66,7 @@ class FileLog:
 
     def _read(self, position: Position | None) -> tuple[os.stat_result, int, bytes]:
         # A named pipe must not make the wait hang before it is known to be one.
-        handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):

@@ -48,6 +48,7 @@ STATE_FOLDER = "/run/cleanslate-guard"
 LOCK_FOLDER = "/run/cleanslate-gpus"
 GRACE = 30.0  # seconds after its time for a look that does not come back
 RESET_TIMEOUT = 10.0
+ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # systemd takes a death by one of these for a good end, and would go on to the server.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -125,9 +126,14 @@ def main(argv: t.Sequence[str] | None = None, clock: Clock | None = None) -> int
     """Run the guard; the exit code."""
     made = parser()
     arguments = made.parse_args(argv)
-    voice = Voice(arguments.unit, os.environ)
+    environment = dict(os.environ)
+    voice = Voice(arguments.unit, environment)
+    if arguments.systemd_scope == "system":
+        # It is the unit's, and so the service user's: nothing in it may decide what root runs here.
+        os.environ.clear()
+        os.environ["PATH"] = ROOT_PATH
     try:
-        guard = _guard(arguments, voice, clock or SystemClock())
+        guard = _guard(arguments, voice, clock or SystemClock(), environment)
     except ValueError as error:
         voice.say(f"wrong options: {error}", warning=True)
         return 2
@@ -137,7 +143,7 @@ def main(argv: t.Sequence[str] | None = None, clock: Clock | None = None) -> int
     return EXIT_CODES[_run(guard, arguments.timeout + GRACE)]
 
 
-def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock) -> Guard:
+def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock, environment: t.Mapping[str, str]) -> Guard:
     params = {name: _value(getattr(arguments, name), spec) for name, spec in _SHARED.items()}
     params["units"] = [arguments.unit, *(unit for unit in params["units"] if unit != arguments.unit)]
     check_smi_arguments(params)
@@ -149,14 +155,14 @@ def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock) -> Guard:
     folder = GuardFolder(arguments.state_dir, arguments.unit)
     world = NodeGuardWorld(gpus, folder, voice, arguments.unit)
     if arguments.sweep_user:
-        world.search = _search(arguments.sweep_user, os.environ)
+        world.search = _search(arguments.sweep_user, environment)
     folder.prepare()
     options = GuardOptions(
         unit=arguments.unit,
         gate=gate,
         locks=locks,
         boot_id=boot,
-        invocation_id=os.environ.get("INVOCATION_ID", ""),
+        invocation_id=environment.get("INVOCATION_ID", ""),
         pid=os.getpid(),
         refusals=folder.refusals(boot),
         proc_root=request.proc_root,
