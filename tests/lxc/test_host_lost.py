@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import typing as t
 
 import pytest
 import serving
 from inside import Inside, end_holders
-from playing import HALVES, Play, play
+from playing import HALVES, LEASES, Play, play
 from test_refusals import NOBODY, SSH
 
 AFTER_STOP = "sglang_stop_result"
@@ -31,10 +32,12 @@ def lose_host(once: str) -> dict[str, dict[str, t.Any]]:
 
 
 @pytest.fixture
-def served(scene: tuple[Inside, Inside]) -> Inside:
+def served(scene: tuple[Inside, Inside]) -> t.Iterator[Inside]:
     end_holders()
     serving.serve(scene[0], HALVES["ct101"]["gpus"])
-    return scene[0]
+    yield scene[0]
+    # Whatever a failure here leaves, or every case after it would be refused.
+    shutil.rmtree(LEASES, ignore_errors=True)
 
 
 def unlock_as_told(lost: Play) -> None:
