@@ -47,7 +47,7 @@ def test_down_where_nothing_is():
 # "root file system" with an empty cache is the middle of mmdebstrap; the rest: half a host, half-started containers.
 @pytest.mark.parametrize(
     ("said", "later", "fresh"), [("root file system", 8.0, True), ("GPUs", 0.3, False), ("containers", 0.1, False),
-                                 ("containers", 1.5, False)],
+                                 ("containers", 0.6, False)],
 )  # fmt: skip
 def test_kill_9_in_the_middle_of_up(said, later, fresh, tmp_path):
     process = start(*(["--cache", str(tmp_path)] if fresh else []))
