@@ -85,7 +85,7 @@ def test_status_tells_server_gpus_and_holders(started: Play) -> None:
     played = play("status.yml", "ct101")
     assert played.code == 0
     assert "ct101: server ready, GPUs busy" in played.text
-    assert "unit sglang.service" in played.text
+    assert "belongs to sglang.service" in played.text
     assert played.text.count("76115 / 97887") == 4
 
 

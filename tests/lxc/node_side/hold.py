@@ -5,8 +5,8 @@
 """The simulator's holder, for GPUs that are virtual consoles. Found before the simulator's own hold.py on sys.path.
 
 Three things differ. A console is opened without becoming the controlling terminal (else the death of its first opener
-would hang up the others). It cannot be mapped, so nothing is. And the ranks of a server use the GPUs that
-CUDA_VISIBLE_DEVICES names, as indexes, so that two servers can share a host.
+would hang up the others). It cannot be mapped, so nothing is. And a context is there once the driver on the host knows
+whose it is.
 
 As a program: hold.py NODE READY-FD OPTIONS, as the simulator's, but that options left out have their usual values.
 """
@@ -51,16 +51,11 @@ def map_gpu(fds: dict[str, int], gpu: int) -> None:
     """Nothing: a console cannot be mapped."""
 
 
-def visible(gpu: int) -> int:
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return int(named.split(",")[gpu]) if named else gpu
-
-
 class Allocation(contexts.Allocation):
-    """Memory on the GPU that this number means to this process."""
+    """Memory whose owner the driver on the host has noted."""
 
     def __init__(self, node: str, gpu: int, *rest: t.Any, **named: t.Any) -> None:
-        super().__init__(node, visible(gpu), *rest, **named)
+        super().__init__(node, gpu, *rest, **named)
         # A driver knows its contexts' owners at once; ours looks 20 times a second, and this one may die before that.
         end = time.monotonic() + 5
         while not os.path.exists(self.path[:-4] + ".owner") and time.monotonic() < end:
