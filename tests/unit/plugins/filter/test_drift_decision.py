@@ -61,7 +61,7 @@ def test_as_a_playbook_uses_them(tmp_path: pathlib.Path) -> None:
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     collections = str(pathlib.Path(plugin.__file__).parents[5])
     ran = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(tmp_path / "play.yml")],
+        [sys.executable, "-m", "ansible.cli.playbook", "-i", "localhost,", str(tmp_path / "play.yml")],
         env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections, "ANSIBLE_LOCALHOST_WARNING": "false"},
         capture_output=True,
         text=True,
