@@ -109,7 +109,7 @@ def test_why_is_said(fleet) -> None:
     words = {
         "paused": "the rack is rewired",
         "corrupt": "drift.json",
-        "hung": "hung",
+        "hung": "no sign of life",
     }
     for state, word in words.items():
         assert word in " ".join(fleet.first_rows[state]["reasons"]), fleet.first_rows[state]
