@@ -120,6 +120,11 @@ class TestWhoseGpus:
         host = {"verdict": on_host, "msg": "host", "holders": []}
         assert seen(node, host_gate=host, host_lock=self.HOST).situation.gpus == word
 
+    def test_a_node_without_one_as_older_ansible_says_it(self, node: Node) -> None:
+        """There a template's none inside a mapping is an empty text."""
+        found = seen(node, host_gate="", host_lock="").situation
+        assert (found.gpus, found.lease) == (seen(node).situation.gpus, "no")
+
     def test_a_host_that_did_not_answer(self, node: Node) -> None:
         found = seen(node, host_gate={"unreachable": True, "msg": "ssh"}, host_lock={"unreachable": True, "msg": "ssh"})
         assert (found.situation.gpus, found.situation.lease) == ("unknown", "unknown")

@@ -69,6 +69,35 @@ def test_a_signal_ends_it_and_what_it_waits_for(tmp_path: pathlib.Path, number: 
     until(lambda: not os.path.exists(f"/proc/{asked}") or "\nState:\tZ" in status(asked))
 
 
+def test_nothing_that_the_unit_sets_decides_what_root_runs(tmp_path: pathlib.Path) -> None:
+    """The unit's PATH is the service user's to fill; so is whatever else its environment says."""
+    planted, tool = tmp_path / "planted" / "systemctl", tmp_path / "nvidia-smi"
+    planted.parent.mkdir()
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran-as-root\n")
+    tool.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\nexit 1\n")
+    for program in (planted, tool):
+        program.chmod(0o755)
+    options = [
+        *("--unit=x.service", "--expected-count=2", f"--nvidia-smi={tool}", "--timeout=1"),
+        f"--devices={make_nodes(tmp_path / 'dev')}",
+        *(f"--state-dir={tmp_path}/state", f"--lock-dir={tmp_path}/gpus"),
+    ]
+    path = f"{planted.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", START, *options],
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(COLLECTION_ROOT), "PLANTED": "yes"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in (3, 4), done.stderr
+    told = (tmp_path / "environment").read_text().splitlines()
+    assert f"PATH={_start_guard_program.ROOT_PATH}" in told
+    assert "PLANTED=yes" not in told
+    assert not (tmp_path / "ran-as-root").exists()
+
+
 def status(pid: int) -> str:
     try:
         return pathlib.Path(f"/proc/{pid}/status").read_text()
