@@ -40,7 +40,7 @@ def node(tmp_path: pathlib.Path) -> Node:
     return Node(tmp_path)
 
 
-@hypothesis.settings(max_examples=3000, deadline=None)
+@hypothesis.settings(max_examples=3000, deadline=None, derandomize=True, database=None)
 @hypothesis.given(st.builds(Situation, **{column: st.sampled_from(values) for column, values in VALUES.items()}))
 def test_any_situation_keeps_the_laws(situation: Situation) -> None:
     assert not broken_laws(situation, decide(situation))
@@ -75,7 +75,11 @@ DECISIVE: dict[str, dict[str, t.Callable[[t.Any], bool]]] = {
 }
 FIELDS = [(part, field) for part, fields in DECISIVE.items() for field in fields]
 FUZZ = hypothesis.settings(
-    max_examples=300, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 
 
@@ -98,7 +102,8 @@ def test_a_decisive_field_that_is_something_else_is_no_reason_to_act(
 def test_a_part_that_is_something_else_is_no_reason_to_act(node: Node, part: str, value: t.Any) -> None:
     node.die()
     look = {**node.look(), part: value}
-    assert judge(look, node.policy, START).action != "relaunch" or (part.startswith("host") and value is None)
+    no_host = part.startswith("host") and value in (None, "")  # older Ansible makes an empty text of a template's none
+    assert judge(look, node.policy, START).action != "relaunch" or no_host
 
 
 @FUZZ
