@@ -19,11 +19,12 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory, _state_file
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory import Limits, Memory
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import FolderRefused, LockBusy, Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import ID, clean
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import Moment, moment
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._wanted_state import UNIT
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, Unreadable
 
 MemoryState = t.Literal["noted", "cleared", "begun", "ended", "reset"]
 MemoryVerdict = t.Literal["written", "unchanged", "moved", "held_back", "unreadable", "refused"]
@@ -59,15 +60,8 @@ class MemoryResult:
 
 
 def parse(document: t.Any) -> dict[str, Memory]:
-    """Every unit's entry. One that cannot be understood makes the whole unreadable. Raises Unreadable."""
-    if document is None:
-        return {}
-    try:
-        if document["version"] != VERSION:
-            raise ValueError(f"its version is {document['version']!r}, and {VERSION} is known here")
-        return {str(unit): _drift_memory.parse_entry(item) for unit, item in document["units"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise Unreadable(f"it is not what was written here ({str(error)[:120]})") from error
+    """Every unit's entry. Raises Unreadable."""
+    return _state_file.units(document, VERSION, _drift_memory.parse_entry)
 
 
 def unreadable(path: str, why: object) -> str:

@@ -20,7 +20,6 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _lease_folder
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import FolderRefused, LockBusy, Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import (
     ID,
     Book,
@@ -38,7 +37,9 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records impo
     owner_words,
     parse,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, Unreadable
 
 State = t.Literal["held", "released", "shown"]
 LeaseVerdict = t.Literal["acquired", "renewed", "busy", "released", "not_held", "expired", "refused"]

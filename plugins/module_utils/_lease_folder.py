@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -22,25 +21,11 @@ import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import locked as momentary_lock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, read_document, replace
 
-LOCK_WAIT = 5.0  # seconds for the momentary lock; who has it needs milliseconds
-LOCK_POLL = 0.02
-MOST_BYTES = 1 << 20
 LOCK_NAME = "leases.lock"
-TEMPORARY_NAME = "leases.tmp"
-FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # never through a link; a FIFO reads as empty instead of blocking
-
-
-class FolderRefused(Exception):
-    """The folder cannot be used as it is. The text says why and what to do."""
-
-
-class LockBusy(Exception):
-    """Another process had the momentary lock during the whole of LOCK_WAIT."""
-
-
-class Unreadable(Exception):
-    """There is something, and it cannot be understood."""
 
 
 class LeaseFolder:
@@ -53,65 +38,22 @@ class LeaseFolder:
 
     def read(self) -> t.Any:
         """The document, None where there is none. Raises Unreadable."""
-        try:
-            handle = os.open(self.name, os.O_RDONLY | FLAGS, dir_fd=self._handle)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            why = "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
-            raise Unreadable(why) from error
-        try:
-            with os.fdopen(handle, "rb") as file:
-                data = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise Unreadable(str(error.strerror)) from error
-        if len(data) > MOST_BYTES:
-            raise Unreadable(f"it is longer than {MOST_BYTES} bytes")
-        try:
-            document = json.loads(data.decode("utf-8"))
-            if document is None:
-                raise ValueError("null")  # which for the caller would mean that there is no file
-            return document
-        except (ValueError, RecursionError) as error:
-            raise Unreadable(f"it is not the JSON that was written here ({error})") from error
+        return read_document(self.name, self._handle)
 
     def write(self, document: t.Any) -> None:
         """Replace the document as a whole. Only under the lock."""
-        data = json.dumps(document, indent=1).encode("utf-8") + b"\n"
-        self._remove(TEMPORARY_NAME)  # of a process that was killed while it wrote
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS
-        with os.fdopen(os.open(TEMPORARY_NAME, flags, 0o600, dir_fd=self._handle), "wb") as file:
-            file.write(data)
-        os.rename(TEMPORARY_NAME, self.name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+        replace(self._handle, self.name, json.dumps(document, indent=1).encode("utf-8") + b"\n", 0o600)
         for other in os.listdir(self._handle):
             if re.fullmatch(r"leases-.*\.json", other) and other != self.name:
                 with contextlib.suppress(OSError):  # nobody reads it any more; it only lies about
-                    self._remove(other)
-
-    def _remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._handle)
+                    os.unlink(other, dir_fd=self._handle)
 
     @contextlib.contextmanager
     def locked(self, clock: Clock) -> t.Iterator[None]:
-        """The momentary lock; the kernel frees it when the process ends, however it ends."""
+        """The momentary lock of this folder. Raises LockBusy, OSError."""
         handle = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=self._handle)
-        try:
-            deadline = clock.monotonic() + LOCK_WAIT
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if clock.monotonic() >= deadline:
-                        raise LockBusy(
-                            f"another process has had {self.path}/{LOCK_NAME} locked for {LOCK_WAIT:.0f} s, which"
-                            f" should take milliseconds: see who with 'fuser -v {self.path}/{LOCK_NAME}'"
-                        ) from None
-                    clock.sleep(LOCK_POLL)
+        with momentary_lock(handle, f"{self.path}/{LOCK_NAME}", clock):
             yield
-        finally:
-            os.close(handle)
 
 
 @contextlib.contextmanager

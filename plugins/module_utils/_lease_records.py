@@ -14,8 +14,8 @@ import re
 import time
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import Unreadable
 
 VERSION = 1
 KEPT = 86400.0  # seconds for which a lease that has ended is remembered, so that its owner can be told

@@ -15,18 +15,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import os
 import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS, LockBusy
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import locked as momentary_lock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import replace
 
 NAME = "runs.jsonl"
 LOCK_NAME = "runs.lock"
-LOCK_WAIT = 5.0  # seconds for the momentary lock; who has it needs milliseconds
-LOCK_POLL = 0.02
-FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # never through a link; a FIFO does not block
 FILE_MODE = 0o640
 FOLDER_MODE = 0o755
 
@@ -97,44 +96,24 @@ class RecordFolder:
 
     def replace(self, name: str, data: bytes, mode: int = FILE_MODE) -> None:
         """A file as a whole. Only under the lock."""
-        temporary = f".{name}.new"
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=self.handle)  # of a process that was killed while it wrote
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, mode, dir_fd=self.handle)
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(handle, mode)
-                file.write(data)
-                file.flush()
-                os.fsync(handle)
-            os.rename(temporary, name, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+            replace(self.handle, name, data, mode)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=self.handle)
             raise failure("write", f"{self.path}/{name}", error) from error
 
     @contextlib.contextmanager
     def locked(self, clock: Clock) -> t.Iterator[None]:
-        """The momentary lock; the kernel frees it when the process ends, however it ends."""
+        """The momentary lock of this folder."""
+        path = f"{self.path}/{LOCK_NAME}"
         handle = self.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            deadline = clock.monotonic() + LOCK_WAIT
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if clock.monotonic() >= deadline:
-                        raise RecordError(
-                            f"another process has had {self.path}/{LOCK_NAME} locked for {LOCK_WAIT:.0f} s, which"
-                            f" should take milliseconds: see who with 'fuser -v {self.path}/{LOCK_NAME}'"
-                        ) from None
-                    clock.sleep(LOCK_POLL)
-                except OSError as error:
-                    raise failure("lock", f"{self.path}/{LOCK_NAME}", error) from error
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(momentary_lock(handle, path, clock))
+            except LockBusy as error:
+                raise RecordError(str(error)) from None
+            except OSError as error:
+                raise failure("lock", path, error) from error
             yield
-        finally:
-            os.close(handle)
 
     def append(self, line: bytes, max_bytes: int, keep: int) -> Appended:
         """One line at the end of the file. Only under the lock."""

@@ -14,49 +14,40 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import (
-    FLAGS,
-    LOCK_POLL,
-    LOCK_WAIT,
-    MOST_BYTES,
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import locked as momentary_lock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import (
     FolderRefused,
-    LockBusy,
     Unreadable,
+    read_document,
+    replace,
 )
 
 UNREADABLE_SUFFIX = ".unreadable"
+Entry = t.TypeVar("Entry")
 
 
 def read(path: str) -> t.Any:
-    """The document, None where there is none. It needs no lock: a file is only ever replaced. Raises Unreadable."""
-    try:
-        handle = os.open(path, os.O_RDONLY | FLAGS)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        why = "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
-        raise Unreadable(why) from error
-    try:
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise Unreadable(str(error.strerror)) from error
-    if len(data) > MOST_BYTES:
-        raise Unreadable(f"it is longer than {MOST_BYTES} bytes")
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"it is not the JSON that was written here ({str(error)[:120]})") from error
+    """The document, None where there is none. Raises Unreadable."""
+    return read_document(path)
+
+
+def units(document: t.Any, version: int, parse_entry: t.Callable[[t.Any], Entry]) -> dict[str, Entry]:
+    """Every unit's entry. One that cannot be understood makes the whole unreadable. Raises Unreadable."""
     if document is None:
-        raise Unreadable("it says null")  # which for the caller would mean that there is no file
-    return document
+        return {}
+    try:
+        if document["version"] != version:
+            raise ValueError(f"its version is {document['version']!r}, and {version} is known here")
+        return {str(unit): parse_entry(item) for unit, item in document["units"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise Unreadable(f"it is not what was written here ({str(error)[:120]})") from error
 
 
 class LockedFile:
@@ -68,18 +59,8 @@ class LockedFile:
         self.path = path
 
     def replace(self, document: t.Any) -> None:
-        """Whoever reads sees the old or the new document, also after the power has failed."""
-        temporary = f".{self._name}.new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=self._folder)  # of a process that was killed while it wrote
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS
-        with os.fdopen(os.open(temporary, flags, 0o644, dir_fd=self._folder), "wb") as file:
-            os.fchmod(file.fileno(), 0o644)  # whatever the umask is
-            file.write(json.dumps(document, indent=1, sort_keys=True).encode("utf-8") + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        os.fsync(self._folder)
+        """Whoever reads sees the old or the new document."""
+        replace(self._folder, self._name, json.dumps(document, indent=1, sort_keys=True).encode("utf-8") + b"\n", 0o644)
 
     def set_aside(self) -> str:
         """Keep what cannot be read under another name, for a person to look at."""
@@ -107,11 +88,8 @@ def locked(path: str, clock: Clock) -> t.Iterator[LockedFile]:
                 f" not write in it: use become (root), or mend it with chown and chmod 0755"
             )
         lock = os.open(f".{name}.lock", os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=handle)
-        try:
-            _wait(lock, f"{folder}/.{name}.lock", clock)
+        with momentary_lock(lock, f"{folder}/.{name}.lock", clock):
             yield LockedFile(handle, os.path.join(folder, name))
-        finally:
-            os.close(lock)
     finally:
         os.close(handle)
 
@@ -127,18 +105,3 @@ def _make(folder: str) -> None:
             " The module needs become (root), or a path whose parent exists and belongs to this user"
         ) from error
     os.chmod(folder, 0o755)  # whatever the umask is
-
-
-def _wait(lock: int, path: str, clock: Clock) -> None:
-    deadline = clock.monotonic() + LOCK_WAIT
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if clock.monotonic() >= deadline:
-                raise LockBusy(
-                    f"another process has had {path} locked for {LOCK_WAIT:.0f} s, which should take milliseconds:"
-                    f" see who with 'fuser -v {path}'"
-                ) from None
-            clock.sleep(LOCK_POLL)

@@ -19,10 +19,11 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _state_file
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import FolderRefused, LockBusy, Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import clean
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import iso, read_iso
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, Unreadable
 
 Asked = t.Literal["serving", "stopped", "paused", "resumed"]
 Outcome = t.Literal["ready", "failed", "rolled_back", "done"]
@@ -125,15 +126,8 @@ def parse_entry(item: t.Mapping[str, t.Any]) -> Wanted:
 
 
 def parse(document: t.Any) -> dict[str, Wanted]:
-    """Every unit's entry. One that cannot be understood makes the whole unreadable. Raises Unreadable."""
-    if document is None:
-        return {}
-    try:
-        if document["version"] != VERSION:
-            raise ValueError(f"its version is {document['version']!r}, and {VERSION} is known here")
-        return {str(unit): parse_entry(item) for unit, item in document["units"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise Unreadable(f"it is not what was written here ({str(error)[:120]})") from error
+    """Every unit's entry. Raises Unreadable."""
+    return _state_file.units(document, VERSION, parse_entry)
 
 
 def unreadable(path: str, why: object) -> str:

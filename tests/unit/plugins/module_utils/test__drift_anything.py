@@ -22,8 +22,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory impor
     Remediation,
     Suspicion,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import Moment
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import Unreadable
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.drift_world import START, UNIT, Node
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.test__drift_decision import (
     VALUES,

@@ -13,9 +13,10 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _lease, _lease_folder
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease import LeaseRequest, LeaseResult
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import FolderRefused
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused
 
 BOOT = "7d1f6c1e-0000-4000-8000-000000000001"
+TEMPORARY = f".leases-{BOOT}.json.new"
 
 
 class FakeClock:
@@ -128,7 +129,7 @@ def test_something_odd_in_place_of_the_file_is_not_free(folder: pathlib.Path, wh
         assert what != "link" or target.read_text() == '{"version": 1, "leases": [], "starting": []}'
 
 
-@pytest.mark.parametrize("name", ["leases.lock", "leases.tmp"])
+@pytest.mark.parametrize("name", ["leases.lock", TEMPORARY])
 def test_links_in_place_of_the_other_files_are_not_followed(folder: pathlib.Path, name: str) -> None:
     target = folder.with_name("target")
     (folder / name).symlink_to(target)
@@ -138,9 +139,9 @@ def test_links_in_place_of_the_other_files_are_not_followed(folder: pathlib.Path
 
 
 def test_what_a_killed_writer_left_does_not_matter(folder: pathlib.Path) -> None:
-    (folder / "leases.tmp").write_text('{"version": 1, "lea')
+    (folder / TEMPORARY).write_text('{"version": 1, "lea')
     assert ask(folder).verdict == "acquired"
-    assert not (folder / "leases.tmp").exists()
+    assert not (folder / TEMPORARY).exists()
 
 
 def test_the_momentary_lock_is_waited_for_five_seconds(folder: pathlib.Path) -> None:

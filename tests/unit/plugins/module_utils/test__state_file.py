@@ -12,7 +12,8 @@ import pathlib
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _state_file
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_folder import FolderRefused, LockBusy, Unreadable
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import MOST_BYTES, FolderRefused, Unreadable
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.drift_world import SteppedClock
 
 
@@ -102,11 +103,11 @@ def test_the_second_waits_and_then_says_how_to_see_the_first(path: pathlib.Path)
     assert 5 <= clock.monotonic() - started < 6
 
 
-@pytest.mark.parametrize("size", [_state_file.MOST_BYTES - 1, _state_file.MOST_BYTES])
+@pytest.mark.parametrize("size", [MOST_BYTES - 1, MOST_BYTES])
 def test_one_that_is_too_long_is_not_read(path: pathlib.Path, size: int) -> None:
     path.parent.mkdir()
     path.write_text('"' + "x" * size)
-    with pytest.raises(Unreadable, match="longer than" if size == _state_file.MOST_BYTES else "not the JSON"):
+    with pytest.raises(Unreadable, match="longer than" if size == MOST_BYTES else "not the JSON"):
         _state_file.read(str(path))
 
 
