@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import Verdict
+
 Action = t.Literal["nothing", "report", "release", "relaunch"]
 YesNo = t.Literal["yes", "no"]
 Told = t.Literal["yes", "no", "unknown"]
@@ -42,20 +44,7 @@ class Situation:
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server": (
         "the verdict of sglang_health_info",
-        (
-            "absent",
-            "stopped",
-            "starting",
-            "ready",
-            "busy",
-            "hung",
-            "unauthorized",
-            "wrong_model",
-            "port_taken",
-            "crash_looping",
-            "failed",
-            "unknown",
-        ),
+        t.get_args(Verdict),
     ),
     "gpus": (
         "`idle`; held by the unit's `own` processes; by `others` too; `orphaned`, memory that nobody to be seen holds;"
@@ -271,7 +260,8 @@ ROWS: tuple[Row, ...] = (
     _row(
         "leftovers_before_restart",
         "release",
-        "systemd starts it again by itself, and what its last run left on the GPUs is all that is in the way.",
+        "systemd tries to start it again, and what its last run left on the GPUs is all that is in the way: that is"
+        " ended. The stop before it ends systemd's attempts too, so drift starts the server itself.",
         about="gpus",
         kills=True,
         server=("failed", "crash_looping"),

@@ -33,7 +33,7 @@ is never a reason to act.
 |---|---|
 | nothing | all is as it should be, or it is somebody else's turn |
 | report | something is not as it should be; it is said, and a person decides |
-| release | the unit's own left-over processes are ended, and nothing is started: systemd does that |
+| release | as a relaunch, where systemd still tries and only the unit's own left-over processes are in the way |
 | relaunch | evidence is taken, what is left of the unit is ended, the GPUs are proved idle, it is started again |
 
 ## The table
@@ -42,6 +42,9 @@ The first row that matches decides. Columns that a row does not name do not matt
 """
 
 TAIL = """
+Why a release starts the server as well: what is left over is ended only after the unit was stopped, or systemd
+would start a server in the midst of it. The stop ends systemd's own attempts, so nobody else would start it.
+
 Why a unit that reached its start limit is started once more: systemd tried the same start on the same GPUs,
 time after time. A relaunch does what it cannot, it releases what is left over, proves every GPU idle, and
 clears the limit; and what kept the server from starting (the fabric, a file system) may be well by now. The
