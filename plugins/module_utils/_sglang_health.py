@@ -332,6 +332,9 @@ def look(
         if seen.health is not None and seen.health.status == 503:
             # The server writes into its log why it says no.
             seen = dataclasses.replace(seen, log=log(unit, since))
+            if seen.log is not None and seen.log.unanswered and not _is_slow(seen.health):
+                # Its own patience may be set shorter than ours.
+                seen = _ask_progress(seen, opener, clock)
     if processes.main is None and unit is not None and unit.changed_monotonic is not None:
         since = clock.wall() - (clock.monotonic() - unit.changed_monotonic)
     verdict, reason, witnesses = judge(target, seen, redact)
@@ -354,9 +357,15 @@ def _ask(target: Target, seen: Observation, opener: Opener, clock: Clock) -> Obs
             return dataclasses.replace(seen, requests=Requests(load.running, load.queued))
         stuck = generation.answer.failure == "timeout"
     else:
-        stuck = health.failure == "timeout" or health.seconds >= SLOW_REFUSAL
-    if not stuck:
-        return seen
+        stuck = _is_slow(health)
+    return _ask_progress(seen, opener, clock) if stuck else seen
+
+
+def _is_slow(health: Answer) -> bool:
+    return health.failure == "timeout" or health.seconds >= SLOW_REFUSAL
+
+
+def _ask_progress(seen: Observation, opener: Opener, clock: Clock) -> Observation:
     before = ask_load(opener)
     if before.tokens is None:
         return dataclasses.replace(seen, requests=Requests(before.running, before.queued))

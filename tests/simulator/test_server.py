@@ -264,6 +264,19 @@ def test_hung_schedulers(node):
     assert server.end() == 0, "an unhealthy server skips the drain"
 
 
+def test_too_many_requests_for_a_sign_of_life(node):
+    server = Server(node, overloaded_s=1.5).ready()
+
+    def tokens():
+        return json.loads(server.get("/v1/loads")[1])["loads"][0]["num_used_tokens"]
+
+    first = tokens()
+    assert server.get("/health")[0] == 503
+    assert "Health check failed. Server couldn't get a response from detokenizer" in server.text()
+    assert tokens() > first
+    assert until(lambda: server.get("/health")[0] == 200)
+
+
 def test_schedulers_stopped_from_outside_and_continued(node):
     server = Server(node, time_scale=0.02).ready()
     pid = node.processes()["scheduler_TP5"][0].pid

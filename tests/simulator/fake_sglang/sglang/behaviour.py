@@ -53,6 +53,7 @@ class Behaviour:
     healthy_without_worker: bool = False  # /health stays 200, nobody notices the death
     ignore_term: bool = False
     hung_after_s: float | None = None  # after ready the schedulers stop answering
+    overloaded_s: float = 0.0  # for so long from ready on: too busy for a sign of life, while tokens come
     leave_worker: int | None = None  # this GPU's rank forks a worker that outlives the launcher
     leave_zombie: int | None = None  # this GPU's rank outlives the launcher as a zombie leader
     left_over_ignores_term: bool = False

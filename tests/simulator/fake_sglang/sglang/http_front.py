@@ -30,11 +30,23 @@ class State:
         self.status = "Starting"  # Starting, Up, UnHealthy
         self.draining = False
         self.running = behaviour.requests_running
+        self.ready_at: float | None = None
         self.one_at_a_time = threading.Lock()
         self.model = behaviour.served_model or arguments.served_model_name or arguments.model_path
 
+    @property
+    def overloaded(self) -> bool:
+        return self.ready_at is not None and time.monotonic() - self.ready_at < self.behaviour.overloaded_s
+
+    def used_tokens(self) -> int:
+        """They change with every step of the model, which goes on under too many requests as well."""
+        return int(time.monotonic() * 1000) if self.overloaded else 0
+
     def generate(self) -> bool:
         limit = 20 * self.behaviour.time_scale
+        if self.overloaded:
+            time.sleep(limit)
+            return False
         if self.behaviour.healthy_without_worker:
             return True
         if not self.one_at_a_time.acquire(timeout=limit):
@@ -105,7 +117,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             card = {"id": state.model, "object": "model", "owned_by": "sglang", "root": state.arguments.model_path}
             self.reply(200, {"object": "list", "data": [card]})
         elif path == "/v1/loads":
-            load = {"dp_rank": 0, "num_running_reqs": state.running, "num_waiting_reqs": 0, "num_used_tokens": 0}
+            load = {"dp_rank": 0, "num_running_reqs": state.running, "num_waiting_reqs": 0,
+                    "num_used_tokens": state.used_tokens()}  # fmt: skip
             together = {"total_running_reqs": state.running, "total_waiting_reqs": 0}
             self.reply(200, {"loads": [load], "aggregate": together})
         elif path == "/metrics" and state.arguments.enable_metrics:

@@ -163,6 +163,7 @@ class Launcher:
             self.log("Initialization failed. warmup error: the schedulers do not answer")
             self.kill_tree()
         state.status = "Up"
+        state.ready_at = time.monotonic()
         self.up = True
         self.log("The server is fired up and ready to roll!")
         self.reach("ready")

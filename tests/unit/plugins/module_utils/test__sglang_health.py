@@ -288,10 +288,13 @@ def test_a_starting_server_is_asked_for_its_health_only(listening: int) -> None:
     assert opener.asked == ["/health"]
 
 
-def test_a_silent_server_is_asked_twice_whether_it_moves(listening: int) -> None:
+@pytest.mark.parametrize(("health", "unanswered"), [(SLOW_503, False), (FAST_503, True)])
+def test_a_silent_server_is_asked_twice_whether_it_moves(listening: int, health: Answer, unanswered: bool) -> None:
+    """Also where its own patience is short, and only its log says why it said no."""
     loads = [GOOD["/v1/loads"], dataclasses.replace(GOOD["/v1/loads"], body=b'{"loads": [{"num_running_reqs": 2, "num_waiting_reqs": 0, "num_used_tokens": 99}]}')]  # fmt: skip  # noqa: E501
-    opener = FakeOpener({**GOOD, "/health": SLOW_503, "/v1/loads": loads})
-    seen_once = one_look(opener, port=listening, MainPID=str(os.getpid()))
+    opener = FakeOpener({**GOOD, "/health": health, "/v1/loads": loads})
+    log = dataclasses.replace(READY_LOG, unanswered=unanswered)
+    seen_once = one_look(opener, lambda unit, since: log, port=listening, MainPID=str(os.getpid()))
     assert seen_once.seen.requests == Requests(2, 0, True)
     assert seen_once.verdict == "busy"
 
