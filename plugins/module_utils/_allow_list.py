@@ -18,10 +18,13 @@ import os
 import stat
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope
+from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS
 
 ALLOWED = "/etc/cleanslate/allowed.json"
 _KEYS = ("lxc", "gpus")
+_MOST_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,24 +42,37 @@ class AllowListError(Exception):
 def read_allowed(path: str = ALLOWED, *, owner: int = 0) -> Allowed:
     """The list; a file that is not there allows everything."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | FLAGS)
     except FileNotFoundError:
         return Allowed()
     except OSError as exc:
-        raise AllowListError(f"the allow-list {path} of this host cannot be read: {exc.strerror}") from exc
-    with os.fdopen(handle, "rb") as stream:
-        info = os.fstat(stream.fileno())
-        if info.st_uid != owner or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise AllowListError(f"the allow-list {path} of this host must belong to root and be writable by root only")
-        text = stream.read(1_000_000)
+        raise AllowListError(f"the allow-list {path} of this host cannot be read: {told(exc)}") from exc
+    text = _text(handle, path, owner)
     try:
         data: t.Any = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise AllowListError(f"the allow-list {path} of this host is no JSON: {exc}") from exc
     if not isinstance(data, dict) or any(key not in _KEYS or not isinstance(data[key], list) for key in data):
         raise AllowListError(f'the allow-list {path} of this host must look like {{"lxc": [101], "gpus": ["GPU-…"]}}')
     sets = {key: frozenset(str(value) for value in data[key]) for key in data}
     return Allowed(lxc=sets.get("lxc"), gpus=sets.get("gpus"))
+
+
+def _text(handle: int, path: str, owner: int) -> bytes:
+    """What is in the open file, which is closed."""
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise AllowListError(f"the allow-list {path} of this host is no regular file; look at what it is")
+        if info.st_uid != owner or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise AllowListError(f"the allow-list {path} of this host must belong to root and be writable by root only")
+        if info.st_size > _MOST_BYTES:
+            raise AllowListError(f"the allow-list {path} of this host is longer than {_MOST_BYTES} bytes")
+        return os.read(handle, _MOST_BYTES)
+    except OSError as exc:
+        raise AllowListError(f"the allow-list {path} of this host cannot be read: {told(exc)}") from exc
+    finally:
+        os.close(handle)
 
 
 def refusal(scope: Scope, allowed: Allowed, path: str = ALLOWED) -> str | None:

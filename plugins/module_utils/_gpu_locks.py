@@ -21,6 +21,7 @@ import os
 import stat
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
 
 LOCKED_EXIT = 75  # EX_TEMPFAIL: another server has the GPUs now, which can change
@@ -74,7 +75,7 @@ def prepare(locks: t.Sequence[GpuLock]) -> None:
             _open(lock.path, close=True)
         except OSError as error:
             raise LockRefused(
-                f"cannot make the lock file {lock.path}: {error.strerror}. Where {folder} belongs to the GPU host and"
+                f"cannot make the lock file {lock.path}: {told(error)}. Where {folder} belongs to the GPU host and"
                 f" is shared with this container, make it there: touch {os.path.basename(lock.path)} in that folder"
             ) from error
         else:
@@ -89,7 +90,7 @@ def _prepare_folder(folder: str) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise LockRefused(f"cannot make the folder {folder} for the locks of GPUs: {error.strerror}") from error
+        raise LockRefused(f"cannot make the folder {folder} for the locks of GPUs: {told(error)}") from error
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
         raise LockRefused(f"cannot use {folder} for the locks of GPUs: it is no folder, or a symbolic link; remove it")

@@ -21,6 +21,7 @@ import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told, with_cure
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import locked as momentary_lock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, read_document, replace
@@ -51,7 +52,8 @@ class LeaseFolder:
     @contextlib.contextmanager
     def locked(self, clock: Clock) -> t.Iterator[None]:
         """The momentary lock of this folder. Raises LockBusy, OSError."""
-        handle = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=self._handle)
+        with with_cure():
+            handle = os.open(LOCK_NAME, os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=self._handle)
         with momentary_lock(handle, f"{self.path}/{LOCK_NAME}", clock):
             yield
 
@@ -68,7 +70,7 @@ def opened(path: str, boot_id: str, *, create: bool, uid: int | None = None) -> 
             pass
         except OSError as error:
             raise FolderRefused(
-                f"cannot make the folder {path} for the leases as user id {owner}: {error.strerror}."
+                f"cannot make the folder {path} for the leases as user id {owner}: {told(error)}."
                 f" The module needs become (root), or a path whose parent exists and belongs to this user"
             ) from error
     try:

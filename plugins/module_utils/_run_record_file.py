@@ -20,6 +20,7 @@ import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS, LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import locked as momentary_lock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import replace
@@ -45,18 +46,7 @@ class Appended:
 
 def failure(doing: str, path: str, error: OSError) -> RecordError:
     """A sentence for people, with a next step where the cause is a usual one."""
-    cures = {
-        errno.ENOSPC: "the file system is full; `df -h` shows it",
-        errno.EDQUOT: "the quota is used up",
-        errno.EROFS: "the file system is mounted read-only; `dmesg` may say why",
-        errno.EACCES: f"user id {os.geteuid()} may not; the module needs become (root)",
-        errno.EPERM: f"user id {os.geteuid()} may not; the module needs become (root)",
-        errno.ELOOP: "it is a symbolic link, and whoever made it could lead the record elsewhere; remove it",
-        errno.ENOENT: "the folder above it does not exist",
-        errno.ENOTDIR: "it, or a part of its path, is no folder",
-    }
-    cure = cures.get(error.errno or 0)
-    return RecordError(f"cannot {doing} {path}: {error.strerror or error}" + (f" ({cure})" if cure else ""))
+    return RecordError(f"cannot {doing} {path}: {told(error)}")
 
 
 class RecordFolder:
@@ -75,9 +65,18 @@ class RecordFolder:
             raise
         except OSError as error:
             raise failure("open", path, error) from error
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        found = os.fstat(handle)
+        why = ""
+        if not stat.S_ISREG(found.st_mode):
+            why = "it is no regular file; look at what it is and remove it"
+        elif flags & os.O_ACCMODE != os.O_RDONLY and found.st_uid not in (0, os.geteuid()):
+            why = (
+                f"it belongs to user id {found.st_uid}, who could change the record. Look at what is in it, then:"
+                f" chown {os.geteuid()} {path}"
+            )
+        if why:
             os.close(handle)
-            raise RecordError(f"cannot use {path}: it is no regular file; look at what it is and remove it")
+            raise RecordError(f"cannot use {path}: {why}")
         return handle
 
     def read(self, name: str, most: int) -> bytes | None:

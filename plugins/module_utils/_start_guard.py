@@ -16,6 +16,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions, GateResult, wait_idle
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_locks import GpuLock, held_by, prepare
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuLook, GpuProcess
@@ -83,6 +84,7 @@ class Guard:
         self._said_at = self._began
         self._said: tuple[t.Any, ...] | None = None
         self._reason = "Nothing was looked at yet."
+        self._unwritten = False
         now = round(clock.wall(), 3)
         self._record = GuardRecord(
             unit=options.unit,
@@ -212,11 +214,16 @@ class Guard:
         return verdict
 
     def _write(self) -> None:
-        self._world.write(
-            dataclasses.replace(
-                self._record,
-                reason=self._reason,
-                waited_s=round(self._waited(), 3),
-                updated_at=round(self._clock.wall(), 3),
-            )
+        """The report is for people; a full disk must keep no server down. What the server reads is another file."""
+        record = dataclasses.replace(
+            self._record,
+            reason=self._reason,
+            waited_s=round(self._waited(), 3),
+            updated_at=round(self._clock.wall(), 3),
         )
+        try:
+            self._world.write(record)
+        except OSError as error:
+            if not self._unwritten:
+                self._unwritten = True
+                self._world.say(f"its report cannot be written, and it goes on without: {told(error)}", warning=True)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told, with_cure
 from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_rules import GuardVerdict
 
 _JOURNAL = "/run/systemd/journal/socket"
@@ -69,7 +70,7 @@ class GuardFolder:
                 os.chmod(self._path, 0o755)  # whatever the umask says
             found = os.lstat(self._path)
         except OSError as error:
-            raise FolderRefused(f"cannot make the folder {self._path}: {error.strerror}") from error
+            raise FolderRefused(f"cannot make the folder {self._path}: {told(error)}") from error
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise FolderRefused(
                 f"cannot use the folder {self._path}: it must be a folder of user id {os.geteuid()} in which nobody"
@@ -98,6 +99,10 @@ class GuardFolder:
         self._replace(self.environment_path, f"CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES={numbers}\n")
 
     def _replace(self, path: str, text: str) -> None:
+        with with_cure(path):
+            self._write_beside(path, text)
+
+    def _write_beside(self, path: str, text: str) -> None:
         handle, temporary = tempfile.mkstemp(prefix=".guard-", dir=self._path)
         try:
             with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -20,6 +20,7 @@ import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told, with_cure
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import locked as momentary_lock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import (
@@ -87,7 +88,8 @@ def locked(path: str, clock: Clock) -> t.Iterator[LockedFile]:
                 f" {stat.S_IMODE(found.st_mode):04o}. It must belong to {os.geteuid()}, who runs this, and others must"
                 f" not write in it: use become (root), or mend it with chown and chmod 0755"
             )
-        lock = os.open(f".{name}.lock", os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=handle)
+        with with_cure():
+            lock = os.open(f".{name}.lock", os.O_RDWR | os.O_CREAT | FLAGS, 0o600, dir_fd=handle)
         with momentary_lock(lock, f"{folder}/.{name}.lock", clock):
             yield LockedFile(handle, os.path.join(folder, name))
     finally:
@@ -101,7 +103,7 @@ def _make(folder: str) -> None:
         raise
     except OSError as error:
         raise FolderRefused(
-            f"cannot make the folder {folder} as user id {os.geteuid()}: {error.strerror}."
+            f"cannot make the folder {folder} as user id {os.geteuid()}: {told(error)}."
             " The module needs become (root), or a path whose parent exists and belongs to this user"
         ) from error
     os.chmod(folder, 0o755)  # whatever the umask is

@@ -19,6 +19,8 @@ import stat
 import tempfile
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
+
 STAGED = ".staged"
 PREVIOUS = ".previous"
 PROVED = ".proved"
@@ -49,7 +51,7 @@ class FileChange:
 
 
 def _wrong(doing: str, path: str, exc: OSError) -> UnitFileError:
-    return UnitFileError(f"{doing} {path}: {exc.strerror or exc}")
+    return UnitFileError(f"{doing} {path}: {told(exc)}")
 
 
 def _read(path: str) -> bytes | None:
@@ -152,7 +154,8 @@ def install(paths: t.Sequence[str]) -> tuple[str, ...]:
             os.replace(path + STAGED, path)
         except (OSError, UnitFileError) as exc:
             restore(done)
-            raise UnitFileError(f"cannot swap in {path}: {exc}; every file is as it was before") from exc
+            why = told(exc) if isinstance(exc, OSError) else exc
+            raise UnitFileError(f"cannot swap in {path}: {why}; every file is as it was before") from exc
         done.append(path)
     return tuple(done)
 

@@ -12,8 +12,10 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import with_cure
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import FLAGS
 
 MOST_BYTES = 1 << 20
@@ -36,6 +38,16 @@ def read_document(name: str, folder: int | None = None) -> t.Any:
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
         raise Unreadable(why) from error
+    found = os.fstat(handle)
+    wrong = ""
+    if not stat.S_ISREG(found.st_mode):
+        wrong = "it is no regular file; look at what it is and remove it"
+    elif found.st_uid not in (0, os.geteuid()):
+        # Whoever owns a file can change it at any time, and root acts on what stands in these.
+        wrong = f"it belongs to user id {found.st_uid}, who could change it; look at what is in it, then chown it"
+    if wrong:
+        os.close(handle)
+        raise Unreadable(wrong)
     try:
         with os.fdopen(handle, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -57,6 +69,11 @@ def replace(folder: int, name: str, data: bytes, mode: int) -> None:
 
     folder: a descriptor, so that the folder cannot be exchanged for another one half-way.
     """
+    with with_cure():
+        _replace(folder, name, data, mode)
+
+
+def _replace(folder: int, name: str, data: bytes, mode: int) -> None:
     temporary = f".{name}.new"
     _remove(folder, temporary)  # of a process that was killed while it wrote
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, mode, dir_fd=folder)
