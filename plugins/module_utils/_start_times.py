@@ -19,9 +19,11 @@ import statistics
 import tempfile
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
+from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import Unreadable, read_document
+
 KEPT = 5  # starts of each profile
 _VERSION = 1
-_LARGEST = 1024 * 1024  # bytes of a file that can be ours
 _PROFILES = 200  # that a file of ours may name; the longest unused go first
 
 
@@ -61,20 +63,15 @@ def _start(entry: t.Any) -> Start:
 def read(path: str) -> tuple[dict[str, tuple[Start, ...]], str]:
     """What the file knows, and why it knows nothing (empty where it is good, or not there yet)."""
     try:
-        # A named pipe must not make the wait hang, and what is no file of ours is not read whole.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as file:
-            text = file.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise ValueError(f"it is larger than {_LARGEST} bytes")
-        data = json.loads(text)
+        data = read_document(path)
+        if data is None:
+            return {}, ""
         if data["version"] != _VERSION:
             raise ValueError(f"its version is {data['version']}, not {_VERSION}")
         return {str(name): tuple(map(_start, entries)) for name, entries in data["profiles"].items()}, ""
-    except FileNotFoundError:
-        return {}, ""
-    except OSError as error:
-        return {}, f"{path}: {error.strerror}"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except Unreadable as error:
+        return {}, f"{path}: {error}; it is ignored"
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         return {}, f"{path} is not what was written there ({type(error).__name__}: {error}); it is ignored"
 
 
@@ -106,7 +103,7 @@ def remember(path: str, profile: str, stages: t.Mapping[str, float], now: float)
                 os.unlink(temporary)
             except OSError:
                 pass  # it was never made, or has its name already
-        return f"the seconds of this start could not be kept in {path}: {error.strerror}"
+        return f"the seconds of this start could not be kept in {path}: {told(error)}"
     return ""
 
 
