@@ -303,7 +303,7 @@ class _Run:
             return
         self._aims[key] = aim
         again = self._hold_again(holder)
-        if again is None or again.dying or identity(again) != key:
+        if again is None or again.dying or identity(again) != key or rules.stopped_computing(holder, again):
             return
         if holder.pid <= 1 or holder.pid in self._own or holder.disposition != "target":
             raise AssertionError(f"Contract violation: about to signal {holder}")

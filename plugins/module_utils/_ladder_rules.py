@@ -146,6 +146,12 @@ def identity(holder: Holder) -> Identity:
     return (holder.pid, holder.start_time)
 
 
+def stopped_computing(before: Holder, now: Holder) -> bool:
+    """Whether it has let go of the mapping by which it was found to compute, by exec for one. What it is now the next
+    look says: it may be a daemon that is protected."""
+    return "map" in before.via and "map" not in now.via
+
+
 def targets_of(scan: HolderScan, own: t.AbstractSet[int]) -> tuple[Holder, ...]:
     """Who may be signalled. PID 1 and our own ancestors never are, whatever a scan says of them."""
     return tuple(holder for holder in scan.targets() if holder.pid > 1 and holder.pid not in own)
