@@ -48,6 +48,7 @@ class Fake:
     dies_at: float | None = None
     born_at: float | None = None
     holds: bool = True
+    maps: bool = True
     disposition: str = "target"
     comm: str = "python3"
     cmdline: str = ""
@@ -113,7 +114,8 @@ class World:
             state="Z" if one.dying else one.state,
             dying=one.dying,
             age_s=600.0 if age is None else age,
-            computes=True,
+            via=("fd", "map") if one.maps else ("fd",),
+            computes=one.maps,
             disposition=t.cast(t.Any, one.disposition),
         )
 

@@ -185,6 +185,19 @@ def test_one_that_let_go_by_itself_is_not_signalled() -> None:
     assert world.got() == {}
 
 
+def test_one_that_stopped_computing_is_left_to_the_next_look() -> None:
+    """By exec for one, which takes mappings away and leaves files open: it may be a protected daemon by now."""
+    world = World(Fake(10))
+
+    def change(pid: int) -> None:
+        world.processes[0].maps = False
+        world.processes[0].disposition = "protected"
+
+    world.before_send = change
+    assert world.release().verdict == "free"
+    assert world.got() == {}
+
+
 def test_no_signal_is_sent_twice_on_one_rung() -> None:
     world = World(Fake(10, term=1.5), Fake(11, term=0.2), Fake(12, term=0.4))
     world.release()
