@@ -36,16 +36,25 @@ _raw:
   elements: str
 """
 
+import contextlib
 import typing as t
 
 from ansible import context
-from ansible.errors import AnsibleLookupError
+from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
+from ansible.plugins.loader import filter_loader
 from ansible.plugins.lookup import LookupBase
+
+# Any of them: to find one, Ansible loads them all.
+A_FILTER = "cleanslate.gpu.misspelt_options"
 
 
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: dict[str, t.Any] | None = None, **dummy: t.Any) -> list[str]:
+        # Plays are read in the process that every worker is a copy of. Loaded later, the filters would be loaded anew
+        # by each task of each host that uses one, which costs more than most of these tasks do themselves.
+        with contextlib.suppress(KeyError, AnsibleError):  # said where a filter is used
+            filter_loader.get(A_FILTER)
         variables = variables or {}
         groups: dict[str, list[str]] = variables.get("groups") or {}
         limit = variables.get("ansible_limit")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
@@ -11,9 +12,12 @@ from ansible import context
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import filter_loader
 
+from ansible_collections.cleanslate.gpu.plugins.lookup import nodes as nodes_lookup
 from ansible_collections.cleanslate.gpu.plugins.lookup.nodes import LookupModule
 
+FILTERS = pathlib.Path(nodes_lookup.__file__).parents[1] / "filter"
 GROUPS = {"all": ["gpu1", "gpu2", "pve"], "ungrouped": [], "sglang_nodes": ["gpu1", "gpu2"], "proxmox_hosts": ["pve"]}
 
 
@@ -40,6 +44,21 @@ def no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_group_within_the_limit(limit: str | None, expected: list[str]) -> None:
     assert nodes(GROUPS, limit) == expected
+
+
+def test_the_filters_are_loaded_before_any_worker_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(filter_loader, "get", asked.append)
+    nodes(GROUPS)
+    (name,) = asked
+    collection, _dot, filter_name = name.rpartition(".")
+    assert collection == "cleanslate.gpu"
+    assert (FILTERS / f"{filter_name}.py").is_file()
+
+
+def test_filters_that_cannot_be_loaded_are_not_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_loader, "get", lambda name: {}[name])
+    assert nodes(GROUPS) == ["gpu1", "gpu2"]
 
 
 def test_a_host_of_two_groups_comes_once() -> None:
