@@ -329,10 +329,11 @@ def look(
     runs = unit is None or unit.phase == "running"
     if runs and processes.foreign is None and processes.listeners != ():
         seen = _ask(target, seen, opener, clock)
-        if seen.health is not None and seen.health.status == 503:
+        health = seen.health
+        if health is not None and health.status == 503:
             # The server writes into its log why it says no.
             seen = dataclasses.replace(seen, log=log(unit, since))
-            if seen.log is not None and seen.log.unanswered and not _is_slow(seen.health):
+            if seen.log is not None and seen.log.unanswered and not _is_slow(health):
                 # Its own patience may be set shorter than ours.
                 seen = _ask_progress(seen, opener, clock)
     if processes.main is None and unit is not None and unit.changed_monotonic is not None:
