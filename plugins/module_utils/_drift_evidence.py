@@ -102,8 +102,7 @@ def gather(
     lease, said["lease"] = _lease(parts, node, gpus, run_id)
     memory, said["memory"] = _memory(node, unreachable)
     drifted, said["drifted"] = _drifted(node, parts)
-    frozen = _told(service.get("frozen"))
-    said["frozen"] = f"{unit} or its container is frozen" if frozen == "yes" else ""
+    frozen, said["frozen"] = _frozen(service, parts, unit)
     alive, main_pid = _alive(health, service)
     age = _age(health, now)
     if server == "starting" and age is not None:
@@ -248,6 +247,22 @@ def _lease(parts: t.Any, node: Parts, gpus: tuple[str, ...], run_id: str) -> tup
     standing = [one for one in (*leases, *starting) if one.get("run_id") != run_id]
     told = [str(one.get("text")) for one in standing if overlap(_uuids(one.get("gpus")), gpus)]
     return ("yes", "; ".join(told[:_MOST])) if told else ("no", "")
+
+
+def _frozen(service: Parts, parts: t.Any, unit: str) -> tuple[Told, str]:
+    """The kernel's word about the unit, and Proxmox's about its container, which only the GPU host has."""
+    told = _told(service.get("frozen"))
+    if told == "yes":
+        return told, f"{unit} or its container is frozen"
+    if not _has_host(parts):
+        return told, ""
+    book = _part(parts, "host_lock")
+    locks = book.get("container_locks")
+    if not isinstance(locks, list) or not locks or not all(isinstance(one, t.Mapping) for one in locks):
+        return "unknown", _first(book.get("msg"), "whether Proxmox has locked its container was not looked at")
+    held = [str(one.get("text")) for one in locks if one.get("lock")]
+    unclear = [str(one.get("text")) for one in locks if one.get("problem")]
+    return ("yes", "; ".join(held)) if held else ("unknown", "; ".join(unclear)) if unclear else (told, "")
 
 
 def _memory(node: Parts, unreachable: str) -> tuple[Memory | None, str]:

@@ -103,6 +103,18 @@ options:
         held. The server has become ready, or was stopped.
     type: bool
     default: false
+  containers:
+    description:
+      - VMIDs of containers of this host, of which RV(container_locks) is to say whether Proxmox itself has locked them.
+        Nothing here depends on it.
+    type: list
+    elements: str
+    default: []
+  pve_dir:
+    description:
+      - Where Proxmox shows its configuration. On a host without it nothing is locked.
+    type: path
+    default: /etc/pve
   purpose:
     description:
       - What the lease is for, such as the name of the playbook. It is shown to whoever is refused.
@@ -258,6 +270,29 @@ starting:
       description:
         - All of this in a line for people.
       type: str
+container_locks:
+  description:
+    - What Proxmox says of each of O(containers). A locked one is being backed up, migrated or changed.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    container:
+      description:
+        - Its VMID.
+      type: str
+    lock:
+      description:
+        - Proxmox's word for what is at work, such as V(backup), or null where nothing is.
+      type: str
+    problem:
+      description:
+        - Why that cannot be told, or null.
+      type: str
+    text:
+      description:
+        - All of this in a line for people.
+      type: str
 displaced:
   description:
     - Leases that were taken over, as they stood before, in the form of entries of RV(leases).
@@ -272,6 +307,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _lease
+from ansible_collections.cleanslate.gpu.plugins.module_utils._container_locks import container_locks
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
 
@@ -300,6 +336,8 @@ def main() -> None:
             "takeover": {"type": "str"},
             "marker_ttl": {"type": "float", "default": 0},
             "withdraw_marker": {"type": "bool", "default": False},
+            "containers": {"type": "list", "elements": "str", "default": []},
+            "pve_dir": {"type": "path", "default": "/etc/pve"},
             "purpose": {"type": "str", "default": ""},
             "who": {"type": "str", "default": ""},
             "path": {"type": "path", "default": "/run/cleanslate"},
@@ -308,14 +346,15 @@ def main() -> None:
     )
     options = dict(module.params)
     path = options.pop("path")
+    locks = [one.as_dict() for one in container_locks(options.pop("containers"), options.pop("pve_dir"))]
     for name in ("run_id", "node", "takeover"):
         options[name] = options[name] or ""
     options["gpus"] = tuple(options["gpus"])
     request = _lease.LeaseRequest(**options)
     found = _lease.lease(request, path, boot_id(), BootClock(), check=module.check_mode)
     if found.failed:
-        module.fail_json(msg=found.reason, **_result(found))
-    module.exit_json(**_result(found))
+        module.fail_json(msg=found.reason, container_locks=locks, **_result(found))
+    module.exit_json(container_locks=locks, **_result(found))
 
 
 if __name__ == "__main__":

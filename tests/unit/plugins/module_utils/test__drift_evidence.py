@@ -11,9 +11,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._container_locks import ContainerLock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_evidence import Evidence, gather
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.drift_world import (
     GPUS,
+    RUNNING,
     START,
     UNIT,
     Node,
@@ -69,7 +71,12 @@ def test_a_gate_that_was_not_asked(node: Node) -> None:
 class TestWhoseGpus:
     """Where the GPU host looks, everything in the container is its target; drift's are the unit's alone."""
 
-    HOST: t.ClassVar[dict[str, t.Any]] = {"leases": [], "starting": [], "verdict": "not_held"}
+    HOST: t.ClassVar[dict[str, t.Any]] = {
+        "leases": [],
+        "starting": [],
+        "verdict": "not_held",
+        "container_locks": [ContainerLock("101").as_dict()],
+    }
 
     def test_the_units(self, node: Node) -> None:
         found = seen(node, host_gate={**HELD, "holders": [holder(91)]}, host_lock=self.HOST)
@@ -129,6 +136,38 @@ class TestWhoseGpus:
         found = seen(node, host_gate={"unreachable": True, "msg": "ssh"}, host_lock={"unreachable": True, "msg": "ssh"})
         assert (found.situation.gpus, found.situation.lease) == ("unknown", "unknown")
         assert seen(node, host_lock=self.HOST).situation.gpus == "unknown", "its gate was not asked"
+
+
+class TestFrozen:
+    """By the kernel on the node, or by Proxmox's lock of its container on the GPU host."""
+
+    def told(self, node: Node, *locks: t.Any) -> tuple[str, str]:
+        host = {**TestWhoseGpus.HOST, "container_locks": list(locks)}
+        found = seen(node, host_gate={**HELD, "holders": [holder(91)]}, host_lock=host)
+        return found.situation.frozen, found.said["frozen"]
+
+    def test_nothing_is(self, node: Node) -> None:
+        assert self.told(node, ContainerLock("101").as_dict()) == ("no", "")
+
+    def test_a_locked_container(self, node: Node) -> None:
+        locks = [ContainerLock("102").as_dict(), ContainerLock("101", "backup").as_dict()]
+        assert self.told(node, *locks) == ("yes", "container 101 is locked by Proxmox: backup")
+
+    def test_what_the_kernel_has_frozen_needs_no_lock(self, node: Node) -> None:
+        node.service = {**RUNNING, "frozen": True}
+        assert self.told(node, ContainerLock("101").as_dict())[0] == "yes"
+        assert seen(node).situation.frozen == "yes"
+
+    def test_a_lock_that_cannot_be_told_is_no_reason_to_act(self, node: Node) -> None:
+        assert self.told(node, ContainerLock("101", problem="no such file").as_dict())[0] == "unknown"
+        for locks in ([], ["101"], [None]):
+            assert self.told(node, *locks)[0] == "unknown"
+        node.service = {**RUNNING, "frozen": None}
+        assert self.told(node, ContainerLock("101").as_dict())[0] == "unknown"
+
+    def test_a_host_that_was_not_asked(self, node: Node) -> None:
+        found = seen(node, host_gate={**HELD, "holders": [holder(91)]}, host_lock={"leases": [], "starting": []})
+        assert found.situation.frozen == "unknown"
 
 
 class TestLease:

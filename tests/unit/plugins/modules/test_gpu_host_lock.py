@@ -22,7 +22,8 @@ from ansible_collections.cleanslate.gpu.plugins.modules import gpu_host_lock
 COLLECTION_ROOT = pathlib.Path(gpu_host_lock.__file__).parents[5]
 NAME = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_host_lock"
 LONG = 120
-KEYS = {"verdict", "reason", "unreadable", "lease", "leases", "starting", "displaced", "changed", "diff"}
+KEYS = {"verdict", "reason", "unreadable", "lease", "leases", "starting", "displaced", "container_locks", "changed",
+        "diff"}  # fmt: skip
 LEASE_KEYS = {"run_id", "node", "gpus", "who", "purpose", "since", "age_s", "expires_in_s", "text"}
 MARKER_KEYS = {"run_id", "node", "gpus", "who", "until_s", "text"}
 GPUS = [f"GPU-0d951c95-602f-417c-2d01-7e07fc10d0f{number}" for number in range(8)]
@@ -134,3 +135,16 @@ def test_refusals_return_the_same_keys(host: Host, options: dict[str, t.Any], pa
     assert (refused["failed"], refused["verdict"], refused["changed"]) == (True, "refused", False)
     assert part in refused["msg"]
     assert not host.path.exists()
+
+
+def test_what_proxmox_has_locked_is_told_beside_the_leases(host: Host) -> None:
+    lxc = host.folder / "pve" / "lxc"
+    lxc.mkdir(parents=True)
+    (lxc / "101.conf").write_text("arch: amd64\nlock: backup\n")
+    options = {"state": "shown", "containers": [101], "pve_dir": str(lxc.parent)}
+    shown = host.run(**options)
+    assert (shown["verdict"], shown["changed"], shown["container_locks"][0]["lock"]) == ("not_held", False, "backup")
+    held = host.run(**{**options, "state": "held"}, run_id="r1", node="n1")
+    assert held["verdict"] == "acquired", "a person's lease does not ask Proxmox"
+    assert host.run(state="shown")["container_locks"] == []
+    assert not host.run(state="held", run_id="", containers=[101])["container_locks"][0]["lock"], "nor does a refusal"
