@@ -42,6 +42,16 @@ class UnitFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class UnitFolder:
+    """What the folder of a file shall be. uid and gid None: whoever made it."""
+
+    path: str
+    mode: int = 0o755
+    uid: int | None = None
+    gid: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class FileChange:
     """A file that differs (or would): its content before (None: there was none) and after."""
 
@@ -136,6 +146,53 @@ def stage(files: t.Sequence[UnitFile]) -> tuple[FileChange, ...]:
             _remove(path)
         raise
     return changes
+
+
+def folders_differing(folders: t.Sequence[UnitFolder]) -> tuple[str, ...]:
+    """Which folders are not there as wanted (mode or owner). Reads only."""
+    return tuple(folder.path for folder in folders if not _is_there(folder))
+
+
+def make_folders(folders: t.Sequence[UnitFolder]) -> tuple[str, ...]:
+    """Make what is missing, parents too, and correct mode and owner. Returns the paths changed."""
+    changed = []
+    for folder in folders:
+        if _is_there(folder):
+            continue
+        try:
+            os.makedirs(os.path.dirname(folder.path), 0o755, exist_ok=True)
+            if not os.path.isdir(folder.path):
+                # For nobody else until owner and mode are right.
+                os.mkdir(folder.path, 0o700)
+            handle = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if folder.uid is not None or folder.gid is not None:
+                    os.fchown(
+                        handle, -1 if folder.uid is None else folder.uid, -1 if folder.gid is None else folder.gid
+                    )
+                os.fchmod(handle, folder.mode)
+            finally:
+                os.close(handle)
+        except OSError as exc:
+            raise _wrong("cannot make the folder", folder.path, exc) from exc
+        changed.append(folder.path)
+    return tuple(changed)
+
+
+def _is_there(folder: UnitFolder) -> bool:
+    try:
+        info = os.stat(folder.path)
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise _wrong("cannot look at", folder.path, exc) from exc
+    if not stat.S_ISDIR(info.st_mode):
+        raise UnitFileError(f"{folder.path} must be a folder and is none; move away what is there")
+    return (
+        stat.S_IMODE(info.st_mode) == folder.mode
+        and folder.uid in (None, info.st_uid)
+        and folder.gid in (None, info.st_gid)
+    )
 
 
 def staged(paths: t.Sequence[str]) -> tuple[str, ...]:
