@@ -93,8 +93,10 @@ class GuardFolder:
     def write_environment(self, numbers: str | None) -> None:
         """systemd reads it after this program has ended. None: the server sees every GPU."""
         if numbers is None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.environment_path)
+            # On a read-only disk the kernel refuses to remove even what is not there.
+            if os.path.lexists(self.environment_path):
+                with with_cure(self.environment_path):
+                    os.unlink(self.environment_path)
             return
         self._replace(self.environment_path, f"CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES={numbers}\n")
 

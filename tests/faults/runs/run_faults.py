@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import beside_rows
 import clock_rows
+import disk_rows
 import state_rows
 from run_row import RunFault
 
-ROWS: tuple[RunFault, ...] = (*beside_rows.ROWS, *clock_rows.ROWS, *state_rows.ROWS)
+ROWS: tuple[RunFault, ...] = (*beside_rows.ROWS, *clock_rows.ROWS, *disk_rows.ROWS, *state_rows.ROWS)

@@ -12,14 +12,16 @@ import beside_plays
 import beside_rows
 import clock_plays
 import clock_rows
+import disk_plays
+import disk_rows
 import pytest
 import state_plays
 import state_rows
 from fault_rows import not_run
 from run_row import RunFault
 
-PLAYS = {**state_plays.PLAYS, **clock_plays.PLAYS, **beside_plays.PLAYS}
-ROWS = [*state_rows.ROWS, *clock_rows.ROWS, *beside_rows.ROWS]
+PLAYS = {**state_plays.PLAYS, **clock_plays.PLAYS, **beside_plays.PLAYS, **disk_plays.PLAYS}
+ROWS = [*state_rows.ROWS, *clock_rows.ROWS, *beside_rows.ROWS, *disk_rows.ROWS]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

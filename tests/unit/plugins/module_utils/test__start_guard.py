@@ -269,3 +269,16 @@ def test_a_failure_of_the_guard_itself_starts_nothing_and_says_what() -> None:
     assert guard(world).failed("OSError: no space left") == "error"
     assert "could not do its work, so sglang.service was not started: OSError" in world.words[-1]
     assert world.last.verdict == "error"
+
+
+def test_a_report_that_cannot_be_written_keeps_no_server_down() -> None:
+    world = World(Node([ok(0, 0)]))
+
+    def full(record: GuardRecord) -> None:
+        raise OSError(28, "No space left on device")
+
+    world.write = full  # type: ignore[method-assign]
+    assert guard(world).run() == "start"
+    (said,) = [text for text in world.words if "cannot be written" in text]
+    assert "goes on without" in said
+    assert "df -h" in said
