@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container, Disposition, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import Ownership
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import RawHolder
+from ansible_collections.cleanslate.gpu.plugins.module_utils._trusted_program import program_path
 
 PROTECTED_EXECUTABLES = frozenset(
     {
@@ -66,6 +67,7 @@ PROTECTED_UNITS = frozenset(
     }
 )
 _LXC_MONITOR_EXECUTABLES = frozenset({"lxc-start", "lxc-execute", "lxc-monitord", "lxcfs"})
+KNOWN_PROGRAMS = PROTECTED_EXECUTABLES | _LXC_MONITOR_EXECUTABLES
 _SHORT_ID = 12
 _COMM = 15
 
@@ -99,12 +101,8 @@ Ruling = tuple[Disposition, str]
 
 
 def executable_name(exe: str | None) -> str | None:
-    """The basename; the kernel marks a file that was replaced (a package upgrade) as deleted."""
-    if exe is None:
-        return None
-    if exe.endswith(" (deleted)"):
-        exe = exe[: -len(" (deleted)")]
-    return os.path.basename(exe)
+    """What the process itself says it runs: for people, and for names that a person listed."""
+    return None if exe is None else os.path.basename(program_path(exe))
 
 
 def rule(claim: Claim, setting: Setting) -> Ruling:
@@ -143,7 +141,7 @@ def _never(claim: Claim) -> str:
         return "PID 1"
     if raw.stat.kernel_thread:
         return "a kernel thread"
-    if owner.lxc_monitor or executable_name(raw.exe) in _LXC_MONITOR_EXECUTABLES:
+    if owner.lxc_monitor or raw.program in _LXC_MONITOR_EXECUTABLES:
         return "the monitor of an LXC container"
     if len(raw.status.ns_pids) > 1 and raw.status.ns_pids[-1] == 1:
         return f"PID 1 of {_place(owner)}: only whatever manages that may stop it"
@@ -164,9 +162,9 @@ def _protected(claim: Claim, scope: Scope) -> str:
         identities.add(unit)
     if identities & frozenset(scope.allow_protected):
         return ""
-    if name in names or raw.exe in scope.protect:
+    if raw.program in PROTECTED_EXECUTABLES or {name, raw.exe} & frozenset(scope.protect):
         return f"{name} is a protected executable"
-    if unit in PROTECTED_UNITS or unit in scope.protect:
+    if (unit in PROTECTED_UNITS and not owner.user_service) or unit in scope.protect:
         return f"{unit} is a protected unit"
     return ""
 
@@ -176,7 +174,7 @@ def _member(claim: Claim, scope: Scope) -> str:
     owner = claim.owner
     container = owner.container
     if scope.name == "lxc":
-        if _listed_lxc(container, scope) and owner.unit is not None and owner.unit in scope.units:
+        if _listed_lxc(container, scope) and not owner.user_service and owner.unit in scope.units:
             return f"belongs to {owner.unit} in {_place(owner)}"
         return ""
     if scope.name in ("unit", "own"):

@@ -58,7 +58,8 @@ class Container:
 @dataclasses.dataclass(frozen=True)
 class Holder:
     """One process that has a GPU device open or mapped. start_time is field 22 of /proc/PID/stat, in clock ticks
-    since boot: with the pid it is the identity that a signal is aimed at."""
+    since boot: with the pid it is the identity that a signal is aimed at. What managers are asked by: program, the
+    executable's name where nobody but root could have chosen it, and node_unit, the unit of the systemd asked."""
 
     pid: int
     start_time: int
@@ -67,11 +68,13 @@ class Holder:
     ns_pid: int | None = None
     cmdline: str = ""  # redacted
     exe: str | None = None
+    program: str | None = None
     uid: int | None = None
     user: str | None = None
     state: str = "?"
     dying: bool = False
     unit: str | None = None
+    node_unit: str | None = None
     container: Container | None = None
     devices: tuple[str, ...] = ()
     via: tuple[Via, ...] = ()
@@ -86,6 +89,7 @@ class Holder:
     def as_dict(self) -> dict[str, t.Any]:
         """The public shape (RETURN of gpu_holders_info)."""
         result = dataclasses.asdict(self)
+        del result["program"], result["node_unit"]
         for key in ("devices", "via", "listens", "gpus"):
             result[key] = list(result[key])
         return result

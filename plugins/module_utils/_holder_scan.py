@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
+from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import KNOWN_PROGRAMS, executable_name
 from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import NodeMatcher, network_mounts
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ListeningOn
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import GONE, Proc, ProcStat, ProcStatus, try_read
@@ -27,11 +28,12 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     Surroundings,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Progress
+from ansible_collections.cleanslate.gpu.plugins.module_utils._trusted_program import trusted_program
 from ansible_collections.cleanslate.gpu.plugins.module_utils._user_name import user_name
 
 # What is being read. A task's memory lock can block maps and cmdline for ever, a dead file server a stat.
-STAT, FD, FD_LINKS, MAPS, MAPPED, MAPPED_LINKS, STATUS, LABEL, USER = range(9)
-STEP_NAMES = ("stat", "fd", "fd", "maps", "map_files", "map_files", "status", "cmdline", "status (user name)")
+STAT, FD, FD_LINKS, MAPS, MAPPED, MAPPED_LINKS, STATUS, LABEL, USER, PROGRAM = range(10)
+STEP_NAMES = ("stat", "fd", "fd", "maps", "map_files", "map_files", "status", "cmdline", "status (user name)", "exe")
 _LONGEST_LINEAGE = 100
 
 
@@ -340,6 +342,8 @@ class HolderReader:
         if now is None or now.start_time != entry.start_time:
             return None  # it ended while it was looked at; whoever has its number now is another
         blocked = next((task for task in (now, *living) if task.state == "D"), None)
+        exe: str | None = try_read(lambda: proc.exe(pid, tid), None)
+        known = executable_name(exe) in KNOWN_PROGRAMS and self._may_read(pid, PROGRAM)
         return RawHolder(
             stat=now,
             status=status,
@@ -347,7 +351,8 @@ class HolderReader:
             dying=dying,
             cgroup=self._cgroup(pid, tid),
             argv=argv,
-            exe=try_read(lambda: proc.exe(pid, tid), None),
+            exe=exe,
+            program=trusted_program(proc, pid, tid, exe) if known else None,
             user=user,
             age_s=self._age(entry.start_time),
             wchan=try_read(lambda: proc.wchan(pid, blocked.pid), None) if blocked is not None else None,

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import typing as t
 
@@ -29,7 +28,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
     Unreadable,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_scan import STEP_NAMES, HolderReader
-from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import owner_of
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import Ownership, as_asked, owner_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ListeningOn, Port
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import (
     address_of,
@@ -102,7 +101,7 @@ def look_for_holders(
     problems.extend(_doubts(request, surroundings, unreadable))
     left = next((item for item in items if isinstance(item, RawPort)), RawPort())
     problems.extend([left.problem] if left.problem else [])
-    claims = [_claim(raw, surroundings, request.scope, listed, unit_mains or {}) for raw in raws]
+    claims = [_claim(raw, surroundings, request, listed, unit_mains or {}) for raw in raws]
     judged = _judge(claims, surroundings, request.scope, processes, unit_states, relatives)
     return HolderScan(
         holders=tuple(
@@ -249,13 +248,17 @@ def _judge(
 def _claim(
     raw: RawHolder,
     surroundings: Surroundings,
-    scope: Scope,
+    request: ScanRequest,
     listed: t.Mapping[int, t.Sequence[str]],
     unit_mains: t.Mapping[int, str],
 ) -> Claim:
-    owner_at = functools.partial(owner_of, init_cgroup=surroundings.init_cgroup, own_cgroup=surroundings.own_cgroup)
+    def owner_at(cgroup: str | None) -> Ownership:
+        owner = owner_of(cgroup, surroundings.init_cgroup, surroundings.own_cgroup)
+        return as_asked(owner, request.systemd_scope, os.geteuid())
+
+    scope = request.scope
     owner = owner_at(raw.cgroup)
-    if owner.own_group and owner.unit not in scope.units:
+    if owner.own_group and owner.node_unit not in scope.units:
         # An SSH service whose sessions have no scope of their own, say: it did not start what runs beside this module.
         owner = dataclasses.replace(owner, unit=None, node_unit=None)
     same = _same_namespace(raw, surroundings)
@@ -319,11 +322,13 @@ def _holder(claim: Claim, ruling: Ruling, port: Port | None) -> Holder:
         ns_pid=raw.status.ns_pids[-1] if raw.status.ns_pids else None,
         cmdline=redact_argv(raw.argv),
         exe=raw.exe,
+        program=raw.program,
         uid=raw.status.uids[1] if len(raw.status.uids) > 1 else None,
         user=raw.user,
         state=raw.stat.state,
         dying=raw.dying,
         unit=owner.unit,
+        node_unit=owner.node_unit,
         container=owner.container,
         devices=tuple(dict.fromkeys(hold.path for hold in raw.holds)),
         via=tuple(dict.fromkeys(hold.via for hold in raw.holds)),

@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult, Runner
-from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import executable_name
+from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import KNOWN_PROGRAMS, executable_name
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import (
     Systemd,
@@ -121,21 +121,24 @@ class NodeManagers:
         return OrderOutcome(order, _worked(result), "" if _worked(result) else what_it_said(result))
 
     def _named(self, holder: Holder) -> bool:
-        names = {executable_name(holder.exe) or holder.comm, holder.exe, holder.unit}
+        names = {holder.node_unit, holder.comm if holder.exe is None else None}
+        name = executable_name(holder.exe)
+        if holder.program is not None or name not in KNOWN_PROGRAMS:
+            names |= {name, holder.exe}
         return bool(names.intersection(self._scope.allow_protected))
 
     def _run_by_unit(self, holder: Holder) -> bool:
         """Whether a named unit of this machine has it, be it through a container that runs inside the unit. Units
         inside an LXC container belong to that container's systemd, which cannot be asked from here."""
         here = holder.container is None or holder.container.kind in CONTAINER_TOOLS
-        return here and holder.unit in self._scope.units and self._listed(holder) is None
+        return here and holder.node_unit in self._scope.units and self._listed(holder) is None
 
     def _unit_orders(self, holders: t.Sequence[Holder]) -> list[Order]:
         wanted: dict[str, list[int]] = {}
         for holder in holders:
             everything = self._scope.name == "all" and holder.container is None
-            if self._run_by_unit(holder) or (everything and (holder.unit or "").endswith(_STOPPABLE_SUFFIXES)):
-                wanted.setdefault(str(holder.unit), []).append(holder.pid)
+            if self._run_by_unit(holder) or (everything and (holder.node_unit or "").endswith(_STOPPABLE_SUFFIXES)):
+                wanted.setdefault(str(holder.node_unit), []).append(holder.pid)
         answers = self._systemd.show(tuple(wanted), ("Id", "LoadState", "ActiveState", "Restart"))
         orders = []
         for unit, pids in wanted.items():
@@ -197,8 +200,8 @@ class NodeManagers:
         for holder in released:
             if is_mps(holder):
                 continue
-            if (holder.unit or "").endswith(_STOPPABLE_SUFFIXES):
-                units.setdefault(str(holder.unit), []).append(holder.pid)
+            if (holder.node_unit or "").endswith(_STOPPABLE_SUFFIXES):
+                units.setdefault(str(holder.node_unit), []).append(holder.pid)
             else:
                 problem = f"{holder.comm} (PID {holder.pid}) is protected and runs in no unit: stop it by hand"
                 orders.append(Order("nobody", holder.comm, (holder.comm,), (holder.pid,), problem=problem))
@@ -210,7 +213,7 @@ class NodeManagers:
 
 def is_mps(holder: Holder) -> bool:
     """MPS control or server: killing the server can take its other clients with it."""
-    name = executable_name(holder.exe) or holder.comm
+    name = holder.comm if holder.exe is None else holder.program or ""
     return name.startswith("nvidia-cuda-mps")
 
 

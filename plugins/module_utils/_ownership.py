@@ -12,6 +12,7 @@ import dataclasses
 import re
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container
+from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import SystemdScope
 
 _HEX = r"[0-9a-f]{12,64}"
 _LXC_MONITOR = re.compile(r"^(lxc|incus)\.monitor([./]|$)")
@@ -51,14 +52,17 @@ _MARKERS = (
 )
 _INNER = ("ns", "payload", "supervisor", "container")  # Proxmox, nspawn and podman put the payload one level down
 _KUBEPODS = re.compile(r"^kubepods(\.slice|-.*\.slice)?$")
-_UNIT = re.compile(r"^[^/]+\.(service|scope|socket|mount|swap)$")
+# systemd's own characters (systemd.unit(5)): whoever may make groups could make one that systemctl takes for a glob.
+_UNIT = re.compile(r"^[A-Za-z0-9:_.\\@-]+\.(service|scope|socket|mount|swap)\Z")
+_USER_MANAGER = re.compile(r"^user@(\d+)\.service\Z")
 
 
 @dataclasses.dataclass(frozen=True)
 class Ownership:
     """unit: the innermost unit that tells who a process is (inside its container, if it has one). node_unit: the unit
     of this node, by its own systemd, that it belongs to, also where that unit runs a container. session: it belongs to
-    a login session. user_service: unit is one of a user's own systemd. nested: a container inside `container`.
+    a login session. user_service: unit is one of a user's own systemd, that of user_uid. nested: a container inside
+    `container`.
     own_group: the group of the module itself."""
 
     unit: str | None = None
@@ -67,6 +71,7 @@ class Ownership:
     nested: Container | None = None
     session: bool = False
     user_service: bool = False
+    user_uid: int | None = None
     lxc_monitor: bool = False
     own_group: bool = False
     path: str = "/"
@@ -117,8 +122,8 @@ def owner_of(cgroup: str | None, init_cgroup: str, own_cgroup: str) -> Ownership
         if relative == "/":
             continue  # on a hybrid machine the other hierarchy may say more
         if own_path is not None and path == own_path:
-            unit = parse_path(relative or path).node_unit
-            found.append(Ownership(unit=unit, node_unit=unit, own_group=True, path=relative or path))
+            mine = parse_path(relative or path)
+            found.append(dataclasses.replace(mine, unit=mine.node_unit, container=None, nested=None, own_group=True))
         elif relative is None:
             found.append(_outside(path))
         else:
@@ -182,26 +187,29 @@ def _owner(path: str, layers: list[tuple[Container | None, list[str]]], in_pods:
             return Ownership(container=Container("kubernetes", path), path=path)
         if node is None:
             return Ownership(container=Container("unknown", path), path=path)
-        unit, session, user_service = node
-        return Ownership(unit, unit, session=session, user_service=user_service, path=path)
+        unit, session, uid = node
+        return Ownership(unit, unit, session=session, user_service=uid is not None, user_uid=uid, path=path)
     node_unit = node[0] if node is not None and not node[1] else None
     inside = _unit_of(layers[1][1])
+    told_by = node if node_unit else inside
+    uid = told_by[2] if told_by is not None else None
     return Ownership(
-        unit=node_unit or (inside[0] if inside is not None else None),
+        unit=told_by[0] if told_by is not None else None,
         node_unit=node_unit,
         container=layers[1][0],
         nested=layers[2][0] if len(layers) > 2 else None,
-        user_service=bool(node_unit and node and node[2]),
+        user_service=uid is not None,
+        user_uid=uid,
         path=path,
     )
 
 
-def _unit_of(segments: list[str]) -> tuple[str | None, bool, bool] | None:
-    """(unit, login session, unit of a user's systemd), or None where the path is not one that systemd makes."""
+def _unit_of(segments: list[str]) -> tuple[str | None, bool, int | None] | None:
+    """(unit, login session, the user whose systemd has the unit), or None where the path is none that systemd makes."""
     if not segments or segments == ["init.scope"]:
-        return None, False, False
+        return None, False, None
     if _LXC_ATTACHED.match(segments[-1]):
-        return None, False, False  # pct exec, lxc-attach: outside every unit
+        return None, False, None  # pct exec, lxc-attach: outside every unit
     in_user_slice = segments[0] == "user.slice"
     for index, segment in enumerate(segments):
         if segment.endswith(".slice"):
@@ -209,17 +217,27 @@ def _unit_of(segments: list[str]) -> tuple[str | None, bool, bool] | None:
         if not _UNIT.match(segment):
             return None
         if not in_user_slice:
-            return segment, False, False
-        if segment.startswith("user@") and segment.endswith(".service"):
-            return _user_unit_of(segments[index + 1 :])
-        return None, True, False  # session-N.scope and its like
-    return None, in_user_slice, False  # a slice itself
+            return segment, False, None
+        manager = _USER_MANAGER.match(segment)
+        if manager:
+            return _user_unit_of(segments[index + 1 :], int(manager.group(1)))
+        return None, True, None  # session-N.scope and its like
+    return None, in_user_slice, None  # a slice itself
 
 
-def _user_unit_of(segments: list[str]) -> tuple[str | None, bool, bool]:
+def _user_unit_of(segments: list[str], uid: int) -> tuple[str | None, bool, int | None] | None:
     for segment in segments:
         if segment.endswith(".service"):
-            return segment, False, True
+            return (segment, False, uid) if _UNIT.match(segment) else None
         if segment.endswith(".scope"):
             break
-    return None, True, False  # the user's systemd itself, a terminal, tmux
+    return None, True, None  # the user's systemd itself, a terminal, tmux
+
+
+def as_asked(owner: Ownership, systemd_scope: SystemdScope, uid: int) -> Ownership:
+    """node_unit only where it is a unit of the systemd that is asked: users may give theirs any name.
+
+    :param uid: whose systemd is asked where systemd_scope is user.
+    """
+    theirs = owner.user_uid == uid if systemd_scope == "user" else not owner.user_service
+    return owner if theirs else dataclasses.replace(owner, node_unit=None)

@@ -32,7 +32,8 @@ class RawHolder:
 
     lineage are the pids and cgroup texts of its ancestors, nearest first. maps_read is False where the mappings could
     not be read: then it is not known whether it computes. listens are the sockets (inode and address) on the server's
-    port that it has open; a process that has one is here even where it holds nothing.
+    port that it has open; a process that has one is here even where it holds nothing. program: the name of its
+    executable where nobody but root could have chosen it, asked only for names that mean something to the rules.
     """
 
     stat: ProcStat
@@ -42,6 +43,7 @@ class RawHolder:
     cgroup: str | None
     argv: tuple[str, ...] = ()
     exe: str | None = None
+    program: str | None = None
     user: str | None = None
     age_s: float | None = None
     wchan: str | None = None

@@ -104,10 +104,21 @@ class FakeProc:
         self.write(f"{place}/cmdline", "\0".join(argv) + "\0" if argv else "")
         self.write(f"{place}/wchan", "0")
         if exe is not None:
-            (self.path / place / "exe").symlink_to(exe)
+            (self.path / place / "exe").symlink_to(self._program(exe))
+        (self.path / place / "ns").mkdir()
+        (self.path / place / "ns/user").symlink_to("user:[1]")
         if namespace is not None:
-            (self.path / place / "ns").mkdir()
             (self.path / place / "ns/pid").symlink_to(namespace)
+
+    def _program(self, exe: str) -> str:
+        """A file that is not on this machine is made, as root (or whoever tests) would have installed it."""
+        if os.path.exists(exe):
+            return exe
+        place = self.path.parent / f"{self.path.name}-files" / exe.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.chmod(0o755)
+        place.touch(0o755)
+        return str(place)
 
     def make_unreadable(self, pid: int, table: str = "fd") -> None:
         """A table that is there and cannot be read, for root as well: a link to itself."""

@@ -57,6 +57,7 @@ def claim(owner: Ownership = NOWHERE, *, computes: bool | None = True, **other: 
         "exe": "/usr/bin/python3",
     }
     raw.update({name: other.pop(name) for name in list(other) if name in names})
+    raw.setdefault("program", executable_name(raw["exe"]))
     return Claim(RawHolder(**raw), owner, other.pop("same_namespace", True), computes, other.pop("gpus", ()), **other)
 
 
@@ -261,3 +262,31 @@ def test_executable_name() -> None:
     assert executable_name("/usr/bin/X (deleted)") == "X"
     assert executable_name("/usr/bin/X") == "X"
     assert executable_name(None) is None
+
+
+BOBS = Ownership("sglang.service", user_service=True, user_uid=1000)
+
+
+@pytest.mark.parametrize("name", sorted(PROTECTED_EXECUTABLES | {"lxc-start"}))
+@pytest.mark.parametrize("scope", [OWN, ALL])
+def test_a_name_that_anybody_could_give_his_program_protects_nobody(name: str, scope: Scope) -> None:
+    """program is None: the file, or its folder, is not root's."""
+    assert rule(claim(IN_SESSION, exe=f"/home/bob/{name}", program=None), Setting(scope))[0] == "target"
+
+
+@pytest.mark.parametrize("scope", [OWN, UNIT])
+@pytest.mark.parametrize("computes", [True, False])
+def test_a_service_of_a_user_with_the_name_of_ours_is_not_ours(scope: Scope, computes: bool) -> None:
+    assert rule(claim(BOBS, computes=computes), Setting(scope))[0] in ("foreign", "monitor")
+
+
+@pytest.mark.parametrize("unit", sorted(PROTECTED_UNITS))
+def test_a_service_of_a_user_with_the_name_of_a_protected_one_is_not_protected(unit: str) -> None:
+    assert rule(claim(Ownership(unit, user_service=True, user_uid=1000)), Setting(ALL))[0] == "target"
+
+
+def test_a_service_of_a_user_inside_a_container_is_not_the_unit_of_the_container() -> None:
+    scope = dataclasses.replace(LXC, units=("sglang.service",))
+    inside = dataclasses.replace(IN_LXC_UNIT, user_service=True, user_uid=1000)
+    assert rule(claim(IN_LXC_UNIT, computes=False), Setting(scope))[0] == "target"
+    assert rule(claim(inside, computes=False), Setting(scope))[0] == "monitor"

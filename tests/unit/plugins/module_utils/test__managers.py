@@ -9,6 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult
+from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import executable_name
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import (
     Container,
     Holder,
@@ -63,6 +64,9 @@ class Machine:
 
 
 def holder(pid: int = 10, disposition: str = "target", **fields: t.Any) -> Holder:
+    if "container" not in fields or fields["container"].kind != "lxc":
+        fields.setdefault("node_unit", fields.get("unit"))
+    fields.setdefault("program", executable_name(fields.get("exe")))
     return Holder(pid=pid, start_time=1, comm="python3", ppid=1, disposition=t.cast(t.Any, disposition), **fields)
 
 
@@ -247,3 +251,20 @@ def test_a_daemon_of_another_container_is_not_stopped_here() -> None:
     scope = Scope("lxc", lxc=("101",), allow_protected=("nv-hostengine",))
     other = holder(20, "foreign", exe="/usr/bin/nv-hostengine", unit=DCGM, container=Container("lxc", "102"))
     assert plan(Machine(), scope, other) == ()
+
+
+def test_a_unit_of_a_user_is_never_asked_of_the_system() -> None:
+    """Bob may call his service ssh.service; only his own systemd has that one."""
+    machine = Machine()
+    for name in ("ssh.service", "display-manager.service"):
+        machine.units[name] = active()
+        bobs = holder(20, unit=name, node_unit=None)
+        for scope in (Scope("all"), Scope("own", units=(name,), allow_protected=(name,))):
+            assert plan(machine, scope, bobs) == ()
+
+
+def test_a_program_under_mps_name_does_not_end_the_real_one() -> None:
+    scope = Scope("own", allow_protected=("nvidia-cuda-mps-control",))
+    fake = holder(20, exe="/home/bob/nvidia-cuda-mps-control", program=None)
+    assert plan(Machine(), scope, fake) == ()
+    assert not NodeManagers(Machine(), scope).spares(fake)

@@ -9,7 +9,13 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container
-from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import Ownership, hierarchies, owner_of
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import (
+    Ownership,
+    as_asked,
+    hierarchies,
+    owner_of,
+    parse_path,
+)
 
 HEX = "0123456789abcdef" * 4
 NODE = "0::/init.scope"
@@ -50,7 +56,7 @@ def inside(kind: str, name: str, **more: t.Any) -> dict[str, t.Any]:
         ("/user.slice/user-1000.slice/user@1000.service/tmux-spawn-1.scope", {"session": True}),
         (
             "/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service",
-            unit("vllm.service", user_service=True),
+            unit("vllm.service", user_service=True, user_uid=1000),
         ),
         ("/.lxc", {}),
         ("/.lxc-7", {}),
@@ -176,3 +182,29 @@ def test_a_group_that_cannot_be_read_is_a_container() -> None:
 def test_hierarchies() -> None:
     assert hierarchies("9:name=systemd:/a:b\n0::/c (deleted)\n1:cpu,cpuacct:/d") == ("/a:b", "/c")
     assert hierarchies("nonsense\n") == (None, None)
+
+
+USER = "/user.slice/user-1000.slice/user@1000.service/app.slice/"
+
+
+@pytest.mark.parametrize(
+    ("path", "scope", "uid", "expected"),
+    [
+        ("/system.slice/sglang.service", "system", 0, "sglang.service"),
+        ("/system.slice/sglang.service", "user", 1000, None),
+        (USER + "sglang.service", "system", 0, None),
+        (USER + "sglang.service", "user", 1000, "sglang.service"),
+        (USER + "sglang.service", "user", 1001, None),
+        (USER + "sglang.service", "user", 0, None),
+    ],
+)
+def test_a_unit_belongs_to_the_systemd_that_has_it(path: str, scope: t.Any, uid: int, expected: str | None) -> None:
+    owner = as_asked(owner_of(f"0::{path}", NODE, SESSION), scope, uid)
+    assert (owner.unit, owner.node_unit) == ("sglang.service", expected)
+
+
+@pytest.mark.parametrize("name", ["ss?.service", "*.service", "a b.service", "[s]sh.service", "ssh.service\n"])
+@pytest.mark.parametrize("folder", ["/system.slice/", USER])
+def test_a_group_that_systemctl_would_take_for_a_pattern_is_nobodys_unit(folder: str, name: str) -> None:
+    owner = parse_path(folder + name)
+    assert (owner.unit, owner.node_unit) == (None, None)
