@@ -5,10 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
-import shutil
-import sys
 import time
 import typing as t
 
@@ -386,38 +383,3 @@ SCHEDULER = Holder(
 )
 def test_one_line_for_people(changes: dict[str, t.Any], index_of: dict[str, int] | None, line: str) -> None:
     assert describe(dataclasses.replace(SCHEDULER, **changes), index_of) == line
-
-
-def test_servers_of_two_users_and_of_root_under_one_name(node: Node) -> None:
-    """Each is ended by whoever asks the systemd that has it, with its left-overs, and by nobody else."""
-    me, other = os.geteuid(), os.geteuid() + 1
-    mine, theirs = (
-        f"0::/user.slice/user-{uid}.slice/user@{uid}.service/app.slice/sglang.service" for uid in (me, other)
-    )
-    for pid, group in ((50, SERVICE), (60, mine), (70, theirs)):
-        node.fake.add(pid, maps=[node.gpu], cgroup=group)
-        node.fake.add(pid + 1, ppid=pid, maps=[node.gpu], cgroup=group)
-    for scope in (OWN, Scope("unit", units=("sglang.service",))):
-        for node.systemd_scope, ours in (("system", 50), ("user", 60)):
-            node.states["sglang.service"] = True
-            targets = {pid for pid, disposition in node.dispositions(scope).items() if disposition == "target"}
-            assert targets == {ours, ours + 1}, (scope.name, node.systemd_scope)
-
-
-def test_a_copy_of_an_interpreter_under_a_daemons_name(node: Node, tmp_path: pathlib.Path) -> None:
-    """In a folder in which others may write, as a home of bob's is to root."""
-    place = tmp_path / "home"
-    place.mkdir()
-    shutil.copy(sys.executable, place / "nvidia-persistenced")
-    node.fake.add(50, maps=[node.gpu], exe=str(place / "nvidia-persistenced"))
-    place.chmod(0o755)
-    assert node.dispositions() == {50: "protected"}
-    place.chmod(0o777)
-    assert node.dispositions() == {50: "target"}
-    place.chmod(0o755)
-    (place / "nvidia-persistenced").chmod(0o757)
-    assert node.dispositions() == {50: "target"}
-    (place / "nvidia-persistenced").chmod(0o755)
-    (node.fake.path / "50/ns/user").unlink()
-    (node.fake.path / "50/ns/user").symlink_to("user:[2]")
-    assert node.dispositions() == {50: "target"}, "in a user namespace of its own anything can be mounted anywhere"
