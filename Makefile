@@ -8,7 +8,7 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist clean
+.PHONY: help setup demo test test-slow simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ test-slow: setup ## simulator, molecule-slow, test-faults, test-lxc and test-lxc
 simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch: setup
 	@.venv/bin/python tests/tooling/run_sessions.py $@
 
-lint docs role-docs unit unit-oldest sanity molecule dist: setup
+lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet: setup
 	@$(NOX) --session $@
 
 simulator: ## the simulated node against the recordings
@@ -47,6 +47,8 @@ unit-oldest: ## unit tests on ansible-core 2.17 and the oldest Python
 sanity: ## ansible-test sanity with every Python found
 molecule: ## the other scenarios in molecule/
 dist: ## build, install and load the archive
+bench: ## measure against peers, write docs/benchmarks.md (15 minutes)
+bench-fleet: ## the same for 32, 64 and 128 nodes (about an hour)
 
 clean: ## remove everything that these targets made
 	rm -rf .venv .nox .demo .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/output

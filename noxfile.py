@@ -41,6 +41,7 @@ ON_CONTROLLER = ("action", "filter", "lookup")
 UNIT_FOLDERS = (
     "tests/unit",
     "tests/tooling",
+    "tests/benchmarks",
     "tests/integration/privileged",
     "tests/integration/status_page",
 )
@@ -300,6 +301,30 @@ def test_lxc(session: nox.Session) -> None:
 def test_lxc_launch(session: nox.Session) -> None:
     """Launch and drift on the played host: start guard, dead-man timer, left-overs, port, rollback, scheduled looks."""
     play_lxc(session, [f"tests/lxc/test_{name}.py" for name in LXC_LAUNCH])
+
+
+def measure(session: nox.Session, parts: list[str]) -> None:
+    """Run benchmarks, then write the page from all results that are there, those of a part that failed included."""
+    tools, drawing = Tools(session, "runtime"), Tools(session, "bench")
+    quick = "--quick" in parts
+    results = ROOT / "tests" / ("output/benchmarks" if quick else "benchmarks/results")
+    docs = results if quick else ROOT / "docs"
+    try:
+        tools.run("python", "-B", str(ROOT / "tests" / "benchmarks" / "bench.py"), "--results", str(results), *parts)
+    finally:
+        drawing.run("python", "-B", str(ROOT / "tests" / "benchmarks" / "page.py"), str(results), str(docs))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure against peers, write docs/benchmarks.md; one part: `nox -s bench -- scan` (tests/benchmarks)."""
+    measure(session, session.posargs)
+
+
+@nox.session(name="bench-fleet")
+def bench_fleet(session: nox.Session) -> None:
+    """Measure 32, 64 and 128 simulated nodes, each once; takes about an hour."""
+    measure(session, ["fleet-large", *session.posargs])
 
 
 @nox.session

@@ -63,10 +63,12 @@ def simulate(*words: str | os.PathLike[str], check: bool = True) -> str:
 class Node:
     """One simulated node."""
 
-    def __init__(self, folder: pathlib.Path, server: t.Mapping[str, t.Any] | None = None, **scenario: t.Any) -> None:
+    def __init__(
+        self, folder: pathlib.Path, server: t.Mapping[str, t.Any] | None = None, *, gpus: int = 8, **scenario: t.Any
+    ) -> None:
         self.folder = folder
         self.name = folder.name
-        simulate("create", folder)
+        simulate("create", folder, "--gpus", str(gpus))
         self.port: int = json.loads((folder / "node.json").read_text())["port"]
         self.script(server, **scenario)
         self._normal_systemctl = (folder / "bin" / "systemctl").read_text()

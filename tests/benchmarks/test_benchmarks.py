@@ -1,0 +1,170 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the figures rest on: counting, comparing, the page, and that what could not be measured is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import sys
+import threading
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import bench
+import counting
+import measuring
+import page
+from loopback import Relay
+
+TRACE = """\
+100 execve("/usr/bin/python3", ["p"...], 0x7f /* 9 vars */) = 0
+100 clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|SIGCHLD, child_tidptr=0x7f) = 101
+100 clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0}, 88) = 102
+100 vfork( <unfinished ...>
+101 execve("/opt/bin/sh", ["s"...], 0x7f /* 9 vars */) = -1 ENOENT (No such file or directory)
+101 execve("/bin/sh", ["s"...], 0x7f /* 9 vars */) = 0
+100 <... vfork resumed>) = 103
+102 clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0}, 88 <unfinished ...>
+103 clone(child_stack=NULL, flags=SIGCHLD) = -1 EAGAIN (Resource temporarily unavailable)
+102 <... clone3 resumed> => {parent_tid=[104]}, 88) = 104
+103 +++ exited with 0 +++
+"""
+
+
+def test_threads_and_failures_are_no_processes() -> None:
+    assert counting.count(TRACE) == {"processes": 2, "programs": 2}
+
+
+def test_a_figure_is_compared_within_its_case_only() -> None:
+    report = measuring.Report("scan")
+    report.add("few", "ours", [2.0, 1.0, 9.0])
+    report.add("few", "theirs", [4.0])
+    report.add("many", "ours", [3.0])
+    first, dummy, alone = report.as_dict({"ours": "theirs"})["figures"]
+    assert (first["median"], first["low"], first["high"]) == (2.0, 1.0, 9.0)
+    assert first["ratio"] == {"to": "theirs", "value": 0.5}
+    assert "ratio" not in alone
+
+
+def test_nothing_measured_is_an_error() -> None:
+    with pytest.raises(measuring.CouldNotRun, match="nothing was measured for ours"):
+        measuring.Report("scan").add("few", "ours", [])
+
+
+def test_a_missing_peer_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "search_path", lambda: "/nowhere")
+    with pytest.raises(measuring.CouldNotRun, match=r"fuser, lsof not found: apt-get install lsof psmisc"):
+        measuring.need("fuser", "lsof")
+
+
+def test_a_part_that_could_not_run_fails_and_the_others_run(monkeypatch, tmp_path, capsys) -> None:
+    ran = []
+
+    def write(part: str, results: pathlib.Path, *, quick: bool) -> None:
+        ran.append(part)
+        if part == "release":
+            raise measuring.CouldNotRun("no holder was ended")
+
+    monkeypatch.setattr(bench, "write", write)
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--results", str(tmp_path), "release", "scan"])
+    assert bench.main() == 1
+    assert ran == ["release", "scan"]
+    assert "release COULD NOT RUN: no holder was ended" in capsys.readouterr().err
+
+
+def test_the_relay_counts_questions_and_bytes() -> None:
+    """Two questions and their answers over one connection are two round trips, however often something was written."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        client, dummy = server.accept()
+        with client:
+            while data := client.recv(100):
+                client.sendall(data * 2)
+
+    threading.Thread(target=answer, daemon=True).start()
+    relay = Relay(server.getsockname()[1])
+    with socket.create_connection(("127.0.0.1", relay.port)) as client:
+        for dummy in range(2):
+            client.sendall(b"abc")
+            got = b""
+            while len(got) < 6:
+                got += client.recv(100)
+    assert relay.counted() == {"connections": 1, "round trips": 2, "bytes sent": 6, "bytes received": 12}
+    relay.close()
+    server.close()
+
+
+def result(*, met: bool) -> dict[str, object]:
+    report = measuring.Report("scan")
+    report.add("few", "scan", [0.2])
+    report.add("few", "fuser", [0.1])
+    report.target("Scan, few", "no slower", "2.00", met, "why")
+    report.profiles["some run"] = [{"seconds": 1.5, "times": 2, "task": "End them"}]
+    return json.loads(json.dumps(report.as_dict({"scan": "fuser"})))
+
+
+def test_the_page_hides_no_missed_target() -> None:
+    text = page.page([result(met=False)], {"scan": ["benchmarks/scan.svg"]})
+    assert "| Scan, few | no slower | 2.00 | **not met** | why |" in text
+    assert "2.00 of fuser" in text
+    assert "| 1.50 | 2 | End them |" in text
+    assert "](benchmarks/scan.svg)" in text
+    assert "**not met**" not in page.page([result(met=True)], {})
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    """Both are there or neither is; nothing in the page was typed."""
+    written = page.DOCS / "benchmarks.md"
+    results = sorted((page.HERE / "results").glob("*.json"))
+    assert written.exists() == bool(results)
+    if results:
+        found = page.read(page.HERE / "results")
+        plots = {one["part"]: [f"benchmarks/{one['part']}.svg"] for one in found}
+        assert written.read_text(encoding="utf-8") == page.page(found, plots)
+        assert all((page.DOCS / name).exists() for (name,) in plots.values())
+
+
+def test_every_part_has_a_title_and_says_what_it_measures() -> None:
+    assert set(bench.PARTS) == set(page.TITLES) == set(page.WORDS)
+
+
+def test_a_crowd_ends_with_its_input() -> None:
+    from scanning import crowd, processes
+
+    before = processes()
+    with crowd("sleepers", 40):
+        assert processes() >= before + 30
+        (child,) = [pid for pid in pids() if child_of_us(pid) and b"crowd.py" in command(pid)]
+        members = [pid for pid in pids() if parent(pid) == child]
+        assert len(members) == 40
+    assert not [pid for pid in members if parent(pid) == child]
+
+
+def pids() -> list[int]:
+    return [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def child_of_us(pid: int) -> bool:
+    return parent(pid) == os.getpid()
+
+
+def command(pid: int) -> bytes:
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
