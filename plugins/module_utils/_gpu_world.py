@@ -184,12 +184,19 @@ class Released:
 
 def refusal(request: ScanRequest, node_pid_namespace: str | None, allowed_path: str = ALLOWED) -> str | None:
     """Why nothing may be signalled at all, told before anybody is looked at; None where nothing stands against it."""
+    proc = Proc(request.proc_root)
+    if proc.is_of_another_namespace():
+        return (
+            f"{request.proc_root} numbers processes as another PID namespace than this module's does, so a signal "
+            "could reach somebody else. Nothing was touched. Run this where both are the same: enter a container with "
+            "its own /proc, or work on its host."
+        )
     try:
         forbidden = _allow_list.refusal(request.scope, read_allowed(allowed_path), allowed_path)
     except AllowListError as error:
         return f"{error}. Nothing was touched."
     if forbidden is None and request.scope.name == "lxc" and node_pid_namespace is not None:
-        return _pair_proof.refusal(node_pid_namespace, request.scope.lxc, Proc(request.proc_root))
+        return _pair_proof.refusal(node_pid_namespace, request.scope.lxc, proc)
     return forbidden
 
 

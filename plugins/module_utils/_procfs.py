@@ -16,6 +16,7 @@ import typing as t
 GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
 SIGKILL_BIT = 0x100
 PF_EXITING = 0x4
+STAT_FIELDS = 20  # after the name, up to the start time
 PF_KTHREAD = 0x200000
 
 
@@ -62,6 +63,8 @@ def parse_stat(data: bytes) -> ProcStat:
     """comm may hold blanks and brackets: it ends at the last closing bracket."""
     start, end = data.index(b"("), data.rindex(b")")
     rest = data[end + 2 :].split()
+    if len(rest) < STAT_FIELDS:
+        raise ValueError(f"/proc/PID/stat has {len(rest)} fields after the name, not {STAT_FIELDS} or more")
     return ProcStat(
         pid=int(data[:start]),
         comm=text(data[start + 1 : end]),
@@ -154,6 +157,11 @@ class Proc:
             return int(os.readlink(os.path.join(self.root, "self")))
         except (OSError, ValueError):
             return None
+
+    def is_of_another_namespace(self) -> bool:
+        """Whether a PID that is read here is another process for a signal. Only the kernel's own /proc tells."""
+        own = self.own_pid()
+        return self.root == "/proc" and own is not None and own != os.getpid()
 
     def hidepid(self) -> str | None:
         """The hidepid option with which this /proc is mounted, None where it hides nothing."""

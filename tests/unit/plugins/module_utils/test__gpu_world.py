@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing as t
 
+import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Gpu, GpuLook, GpuProcess
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, Rescanner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, Rescanner, refusal
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
 
@@ -165,3 +169,15 @@ def test_the_memory_of_all_gpus_together() -> None:
     assert world.used_mib() is None
     world.used, world.state = [5], "error"
     assert world.used_mib() is None
+
+
+def test_numbers_of_another_pid_namespace_are_not_signalled_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Under /proc of the host a process of our own namespace with the same number would get the signal."""
+    none = str(tmp_path_factory.mktemp("none") / "allowed.json")
+    request = ScanRequest(Scope("own"))
+    assert refusal(request, None, none) is None
+    monkeypatch.setattr(Proc, "own_pid", lambda self: os.getpid() + 1)
+    assert "another PID namespace" in (refusal(request, None, none) or "")
+    assert refusal(ScanRequest(Scope("own"), proc_root="/elsewhere"), None, none) is None, "a folder that plays /proc"
