@@ -77,6 +77,7 @@ def assess(sample: Sample) -> Finding:
         or _others(sample)
         or _port(sample)
         or _unsure(sample)
+        or _kept(sample)
         or _ours(sample)
         or (_empty(sample) if sample.judgement.verdict == "idle" else _unexplained(sample))
     )
@@ -184,6 +185,44 @@ def _unsure(sample: Sample) -> Finding | None:
         if without_number:
             return Finding("unknown", judgement.reason, "timeout")
     return None
+
+
+def _kept(sample: Sample) -> Finding | None:
+    """A protected process that computes: no release ends it, and what it holds stays when everything else has gone."""
+    holders = _holders(sample)
+    kept = [
+        holder
+        for holder in holders
+        if holder.disposition == "protected" and holder.computes and not holder.dying and _uses(holder, sample)
+    ]
+    living = any(holder.disposition == "target" and not holder.dying for holder in holders)
+    going = any(holder.disposition in ("target", "foreign") and holder.dying for holder in holders)
+    if not kept or not sample.judgement.busy or (going and not living):
+        return None
+    expected = {gpu.uuid for gpu in sample.judgement.expected}
+    pids = {holder.pid for holder in kept}
+    rows = [one for one in sample.look.processes if one.pid in pids and one.gpu_uuid in expected]
+    amounts: dict[str, int] = dict.fromkeys(expected, 0)
+    for row in rows:
+        amounts[row.gpu_uuid] += row.used_mib or 0
+    # compute-apps does not list who only draws, and lists some without their amount.
+    told = pids <= {row.pid for row in rows} and all(row.used_mib is not None for row in rows)
+    most = max(amounts.values(), default=0)
+    if most <= sample.settled_mib and (told or sample.settled_mib > 0):
+        return None
+    floor = max((gpu.used_mib or 0 for gpu in sample.judgement.expected), default=0)
+    if not living and floor <= SETTLED_CEILING:
+        return None  # told as a floor
+    amount = f"{most} MiB on a GPU" if told else "an amount that nvidia-smi does not tell"
+    return Finding(
+        "foreign",
+        f"{_amounts(sample)}Protected processes compute on these GPUs and hold {amount}, which no release gives back: "
+        f"{_list(kept, sample)}. Stop them where they belong, or let them be stopped through their manager by name "
+        "(gpu_release_allow_protected). If these GPUs always hold as much when idle, accept it with "
+        "gpu_idle_settled_mib.",
+        "patience",
+        pids=_pids(kept),
+    )
 
 
 def _ours(sample: Sample) -> Finding | None:

@@ -316,3 +316,48 @@ def test_more_gpus_than_expected_is_not_idle() -> None:
     result = Node([ok(0, 0, 0)]).wait()
     assert (result.verdict, result.passed) == ("unknown", False)
     assert result.waited_s < 11
+
+
+XORG = holder(31, "protected", computes=True, gpus=(UUIDS[1],))
+
+
+@pytest.mark.parametrize(
+    ("listed", "accepted", "opens"),
+    [(3988, 0, False), (3988, 64, False), (None, 0, False), (4, 0, False), (4, 4, True), (None, 4, True)],
+)
+def test_what_a_protected_process_keeps_is_known_before_the_downtime(
+    listed: int | None, accepted: int, opens: bool
+) -> None:
+    """A release would end the server, and the gate stay shut: the rehearsal has to say so while the server serves."""
+    rows = [GpuProcess(UUIDS[0], 10, None, 76000), GpuProcess(UUIDS[1], 31, None, listed)]
+    node = Node([ok(76115, 4000, processes=rows)], scan(holder(gpus=(UUIDS[0],)), XORG))
+    result = node.wait(check_mode=True, settled_mib=accepted)
+    assert (result.passed, result.verdict) == ((True, "busy") if opens else (False, "foreign"))
+    if not opens:
+        assert "31" in result.message
+        assert "gpu_release_allow_protected" in result.message
+
+
+def test_a_protected_process_that_no_list_names_may_hold_anything() -> None:
+    node = Node([ok(76115, 4000)], scan(holder(), holder(31, "protected", computes=True)))
+    assert node.wait(check_mode=True).verdict == "foreign"
+
+
+def test_memory_of_a_protected_process_is_nobodys_orphan() -> None:
+    node = Node([ok(0, 4000, processes=[GpuProcess(UUIDS[1], 31, None, 3988)])], scan(XORG))
+    result = node.wait(timeout=20)
+    assert (result.verdict, result.passed) == ("foreign", False)
+    assert "can be seen" not in result.message
+
+
+def test_a_protected_process_on_another_gpu_or_that_only_watches_changes_nothing() -> None:
+    rows = [GpuProcess(UUIDS[1], 31, None, 3988)]
+    node = Node([ok(76115, 4000, processes=rows)], scan(holder(gpus=(UUIDS[0],)), XORG))
+    assert node.wait(Expectation(uuids=(UUIDS[0],)), check_mode=True).passed
+    watcher = holder(32, "protected", computes=False)
+    assert Node([ok(76115, 0)], scan(holder(gpus=(UUIDS[0],)), watcher)).wait(check_mode=True).passed
+
+
+def test_what_is_dying_is_waited_for_beside_a_protected_process() -> None:
+    node = Node([ok(76115, 4)], scan(holder(dying=True), XORG))
+    assert node.wait(timeout=5).verdict == "dying"
