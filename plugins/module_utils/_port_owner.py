@@ -21,6 +21,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 _SOCKET = re.compile(r"^socket:\[(\d+)\]$")
 _LISTEN = "0A"
 ANY_ADDRESS = "0.0.0.0"
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,21 @@ def _covers(listening: str, host: str) -> bool:
         return ipaddress.ip_address(listening) == ipaddress.ip_address(host)
     except ValueError:
         return True  # a host name: any address may be meant
+
+
+def may_answer(listening: str, host: str) -> bool:
+    """Whether a request to host may reach this listener although another one listens for it too: the kernel prefers
+    the exact address, and a name may stand for any."""
+    try:
+        asked = ipaddress.ip_address(address_to_ask(host))
+    except ValueError:
+        return True
+    return ipaddress.ip_address(listening) == asked
+
+
+def address_to_ask(host: str) -> str:
+    """Where a server is reached that listens on this address."""
+    return _WILDCARDS.get(host.strip("[]"), host.strip("[]"))
 
 
 def listening_sockets(host: str, port: int, proc_root: str = "/proc", pid: int | None = None) -> dict[str, str] | None:

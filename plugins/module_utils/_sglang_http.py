@@ -17,10 +17,10 @@ import threading
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import address_to_ask
 
 MAX_BYTES = 2 * 1024 * 1024
 _TEXT_BYTES = 16384
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}
 
 Failure = t.Literal["refused", "timeout", "broken", "unreachable"]
 
@@ -60,11 +60,6 @@ def check_key(key: str | None) -> None:
     """ValueError for a key that cannot stand in a header. The message never holds the key."""
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip() and key):
         raise ValueError("api_key must be printable ASCII without blanks at its ends: SGLang can compare no other")
-
-
-def address_to_ask(host: str) -> str:
-    """Where a server is reached that listens on this address."""
-    return _WILDCARDS.get(host.strip("[]"), host.strip("[]"))
 
 
 class HttpOpener:

@@ -18,15 +18,21 @@ import re
 import time
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ownership import owner_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import (
     Listener,
     listening_sockets,
+    may_answer,
     owners_in_order,
 )
 
 WORKER = re.compile(r"^sglang::scheduler")
 _RANK = re.compile(r"_(TP|PP|DP)(\d+)")
-_CONTAINER_RUNNERS = {"docker", "podman", "nerdctl"}
+# Client → what the cgroups of its containers are called (_ownership).
+_CONTAINER_RUNNERS = {"docker": "docker", "podman": "podman", "nerdctl": "containerd"}
+# Root's own program that passes a published port on into a container.
+_FORWARDER = "docker-proxy"
+_OF_A_USER = re.compile(r"^/user\.slice/user-(\d+)\.slice(/|$)")
 _CONTAINER_CLIENTS = {*_CONTAINER_RUNNERS, "conmon"}
 
 
@@ -55,8 +61,9 @@ class ServerProcesses:
     """What belongs to the server. main is None where there is no main process (any more).
 
     listeners is None where the kernel's table of sockets could not be read; ours says whether the server itself is
-    among them (None: cannot be told). outside is True for a unit whose main process is a container's runner: the
-    server is then no child of it.
+    among them (None: cannot be told). foreign is somebody else whom a request could reach. outside is True for a unit
+    whose main process is a container's runner: the server is then no child of it, and is looked for in the containers
+    that this runner can have started.
     """
 
     main: Process | None = None
@@ -150,6 +157,40 @@ def members_of(
     return {pid for pid in members if pid}
 
 
+def _in_containers(main: Process, processes: t.Mapping[int, Process], proc_root: str) -> set[int]:
+    """Who is in a container of the engine whose client main is, the system's or that of main's own user.
+
+    Anybody may bind the port before the server does, and give his processes the titles of workers.
+    """
+    program = _program(main.cmdline)
+    kind, user = _CONTAINER_RUNNERS[program], _uid(main.pid, proc_root)
+    init = _cgroup(1, proc_root) or ""
+    found = set()
+    for pid in processes:
+        owner = owner_of(_cgroup(pid, proc_root), init, "")
+        of_a_user = _OF_A_USER.match(owner.path)
+        if owner.container is not None and owner.container.kind == kind:
+            if of_a_user is None or int(of_a_user.group(1)) == user:
+                found.add(pid)
+        elif program == "docker" and _uid(pid, proc_root) == 0 and _program(cmdline(pid, proc_root)) == _FORWARDER:
+            found.add(pid)
+    return found
+
+
+def _uid(pid: int, proc_root: str) -> int | None:
+    try:
+        return os.stat(f"{proc_root}/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def _cgroup(pid: int, proc_root: str) -> str | None:
+    try:
+        return _text(f"{proc_root}/{pid}/cgroup")
+    except OSError:
+        return None
+
+
 def look_at_processes(
     main_pid: int | None, control_group: str, host: str, port: int, *, unit: bool = True, proc_root: str = "/proc"
 ) -> ServerProcesses:
@@ -176,20 +217,23 @@ def look_at_processes(
     outside = outside and not any(
         _program(cmdline(pid, proc_root)) not in _CONTAINER_CLIENTS for pid in members - {main_pid}
     )
+    server = members | _in_containers(main, processes, proc_root) if outside and main is not None else members
     workers = []
-    for pid in sorted(set(processes) if outside else members):
+    for pid in sorted(server):
         line = cmdline(pid, proc_root)
         if WORKER.match(line) and processes[pid].alive:
             workers.append(dataclasses.replace(processes[pid], cmdline=line))
     foreign = None
     ours: bool | None = None
-    if listeners and not outside:
-        ours = any(listener.pid in members for listener in listeners)
-        others = [listener for listener in listeners if listener.pid not in members]
-        if not ours and unit:
+    if listeners:
+        ours = any(listener.pid in server for listener in listeners)
+        others = [listener for listener in listeners if listener.pid not in server]
+        if ours and unit:
+            foreign = next((one for one in others if one.pid is not None and may_answer(one.address, host)), None)
+        elif unit:
             # An owner that cannot be seen is somebody else only if every process of the unit could be read.
             known = [listener for listener in others if listener.pid is not None]
-            if known or not (unreadable & members):
+            if known or not (unreadable & server):
                 foreign = (known or others)[0]
             else:
                 ours = None

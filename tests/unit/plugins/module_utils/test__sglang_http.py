@@ -12,10 +12,10 @@ import time
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import address_to_ask
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import (
     MAX_BYTES,
     HttpOpener,
-    address_to_ask,
     check_key,
 )
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, HttpStandIn, free_port

@@ -179,12 +179,55 @@ def test_without_a_unit_the_listener_is_the_server(proc: Proc) -> None:
     assert (seen.ours, seen.foreign) == (True, None)
 
 
+DOCKER_UNIT = "/system.slice/other.service"
+CONTAINER = f"/system.slice/docker-{'0123456789abcdef' * 4}.scope"
+ROOTLESS = f"/user.slice/user-{os.getuid() + 1}.slice/user@{os.getuid() + 1}.service/docker-{'f' * 64}.scope"
+
+
 def test_a_container_s_runner_is_not_the_server(proc: Proc) -> None:
-    proc.process(200, 1, "/usr/bin/docker run image", group="/system.slice/other.service")
-    seen = proc.look(main=200, group="/system.slice/other.service")
+    proc.process(200, 1, "/usr/bin/docker run image", group=DOCKER_UNIT)
+    proc.process(300, 1, "python -m sglang.launch_server", group=CONTAINER, sockets=(9,))
+    proc.process(301, 300, "sglang::scheduler_TP0", group=CONTAINER)
+    proc.listens((("0100007F", 30000, 9),))
+    seen = proc.look(main=200, group=DOCKER_UNIT)
     assert seen.outside
-    assert (seen.ours, seen.foreign) == (None, None)
-    assert len(seen.workers) == 3
+    assert (seen.ours, seen.foreign) == (True, None)
+    assert seen.worker_ranks() == ("TP0",), "the workers of others have the same titles"
+
+
+@pytest.mark.parametrize("group", [GROUP, "/user.slice/user-7.slice/session-1.scope", ROOTLESS])
+def test_who_is_in_no_container_of_the_engine_is_not_the_server(proc: Proc, group: str) -> None:
+    """Anybody may bind the port while the container still loads. He must not be given the key."""
+    proc.process(200, 1, "/usr/bin/docker run image", group=DOCKER_UNIT)
+    proc.process(300, 1, "python3 catch.py", group=group, sockets=(9,))
+    proc.process(301, 300, "sglang::scheduler_TP0", group=group)
+    proc.listens((("0100007F", 30000, 9),))
+    seen = proc.look(main=200, group=DOCKER_UNIT)
+    assert seen.outside
+    assert (seen.ours, seen.foreign.pid, seen.workers) == (False, 300, ())
+
+
+@pytest.mark.parametrize(
+    ("host", "ours", "other", "reached"),
+    [
+        ("localhost", ("0100007F", "tcp"), ("0" * 24 + "01000000", "tcp6"), True),
+        ("0.0.0.0", ("00000000", "tcp"), ("0" * 24 + "01000000", "tcp6"), False),
+        ("0.0.0.0", ("00000000", "tcp"), ("0100007F", "tcp"), True),
+        ("127.0.0.1", ("0100007F", "tcp"), ("00000000", "tcp"), False),
+    ],
+)
+def test_a_second_listener_whom_a_request_could_reach_is_somebody_else(
+    proc: Proc, host: str, ours: tuple[str, str], other: tuple[str, str], reached: bool
+) -> None:
+    proc.process(300, 1, "python3 catch.py", sockets=(9,))
+    sockets: dict[str, tuple[tuple[str, int, int], ...]] = {"tcp": (), "tcp6": ()}
+    for (address, table), inode in ((ours, 7), (other, 9)):
+        sockets[table] += ((address, 30000, inode),)
+    for table, entries in sockets.items():
+        proc.listens(entries, table)
+    seen = proc.look(host=host)
+    assert seen.ours is True
+    assert (seen.foreign.pid if seen.foreign else None) == (300 if reached else None)
 
 
 def test_a_podman_whose_container_is_in_the_unit_s_group_is_the_server(proc: Proc) -> None:
