@@ -78,7 +78,7 @@ class Holder:
     container: Container | None = None
     devices: tuple[str, ...] = ()
     via: tuple[Via, ...] = ()
-    computes: bool = False
+    computes: bool | None = False  # None: not known, since its mappings could not be read
     listens: tuple[str, ...] = ()  # addresses of the server's port
     gpus: tuple[str, ...] = ()
     age_s: float | None = None

@@ -332,7 +332,7 @@ def _holder(claim: Claim, ruling: Ruling, port: Port | None) -> Holder:
         container=owner.container,
         devices=tuple(dict.fromkeys(hold.path for hold in raw.holds)),
         via=tuple(dict.fromkeys(hold.via for hold in raw.holds)),
-        computes=bool(claim.computes),
+        computes=claim.computes,
         listens=tuple(dict.fromkeys(address_of(address, port) for _inode, address in raw.listens)),
         gpus=claim.gpus,
         age_s=raw.age_s,

@@ -169,8 +169,8 @@ def parents_first(targets: t.Sequence[Holder], above: t.Callable[[int], t.Sequen
 
 
 def uses_gpus(holder: Holder) -> bool:
-    """Whether it computes and is none of ours. The init of a container that was not named is no different."""
-    return holder.disposition in ("foreign", "never") and holder.computes
+    """Whether it computes, or may, and is none of ours. The init of a container that was not named is no different."""
+    return holder.disposition in ("foreign", "never") and holder.computes is not False
 
 
 def quiet_verdict(scan: HolderScan) -> tuple[ReleaseVerdict, str]:
