@@ -22,6 +22,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import (
     hold_again,
     look_for_holders,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import uses_gpus
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import SystemdScope
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc, make_nodes
 
@@ -264,6 +265,8 @@ def test_a_stuck_holder_in_the_unit_is_still_a_target(node: Node) -> None:
     scan = node.look(timeout=6)
     assert scan.complete
     assert {holder.pid: holder.disposition for holder in scan.holders} == {50: "target", 51: "foreign"}
+    assert {holder.computes for holder in scan.holders} == {None}
+    assert [holder.pid for holder in scan.holders if uses_gpus(holder)] == [51], "it may compute: shut"
 
 
 def test_the_deadline_of_the_whole(node: Node) -> None:
