@@ -15,7 +15,13 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, Gpu, GpuLook, Judgement
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import (
+    Expectation,
+    Gpu,
+    GpuLook,
+    Judgement,
+    ProcessesVerdict,
+)
 
 MOST_NAMED = 8  # of GPUs, processes and problems in one reason
 _XID = "look for Xid lines in the kernel log (`dmesg | grep -i xid`)"
@@ -73,6 +79,12 @@ def judge(look: GpuLook, expectation: Expectation, max_used_mib: int = 0) -> Jud
     if not expected or look.state != "ok" or missing or unreadable:
         raise AssertionError(f"Contract violation: no word against idle, yet it is not: {look!r}, {expectation!r}")
     return Judgement("idle", _idle_reason(expected, expectation, max_used_mib), expected)
+
+
+def processes_verdict(look: GpuLook, max_used_mib: int = 0) -> ProcessesVerdict:
+    """An empty list proves nothing while memory is held: nvidia-smi does not list who is in another PID namespace."""
+    held = any(gpu.used_mib is None or gpu.used_mib > max_used_mib for gpu in look.gpus)
+    return "unknown" if look.processes_verdict == "none" and held else look.processes_verdict
 
 
 def _expected(look: GpuLook, expectation: Expectation) -> tuple[tuple[Gpu, ...], tuple[str, ...], list[str]]:

@@ -264,6 +264,8 @@ ansible_facts:
         processes_verdict:
           description:
             - V(none), V(some) or V(unknown). Also V(unknown) with O(processes=false).
+            - Where no process is listed and a GPU holds more than O(max_used_mib), or it is not known how much, this is
+              V(unknown), since who computes in another container or PID namespace is not listed.
           type: str
           returned: always
           sample: some
@@ -315,7 +317,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, GpuLook, Judgement
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import judge, kernel_gpu_count
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import (
+    judge,
+    kernel_gpu_count,
+    processes_verdict,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi import look
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
@@ -326,7 +332,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments impo
 )
 
 
-def fact(seen: GpuLook, judgement: Judgement, collected: float) -> dict[str, t.Any]:
+def fact(seen: GpuLook, judgement: Judgement, max_used_mib: int, collected: float) -> dict[str, t.Any]:
     """The public shape of a look."""
     complete = seen.state == "ok" and bool(seen.gpus) and not judgement.missing and not seen.elsewhere
     used = [gpu.used_mib for gpu in seen.gpus if gpu.used_mib is not None]
@@ -340,7 +346,7 @@ def fact(seen: GpuLook, judgement: Judgement, collected: float) -> dict[str, t.A
         "used_mib_total": sum(used) if complete and len(used) == len(seen.gpus) else None,
         "gpus": [gpu.as_dict() for gpu in seen.gpus],
         "processes": [process.as_dict() for process in seen.processes],
-        "processes_verdict": seen.processes_verdict,
+        "processes_verdict": processes_verdict(seen, max_used_mib),
         "problems": list(seen.problems),
         "faulty": list(seen.faulty),
         "hung_pid": seen.hung_pid,
@@ -361,7 +367,7 @@ def main() -> None:
         expectation = expectation_from(module.params)
     except ValueError as error:
         not_asked = GpuLook(state="error", exit_code=None)
-        nothing = fact(not_asked, Judgement("unknown", f"Nothing was asked: {error}"), clock.wall())
+        nothing = fact(not_asked, Judgement("unknown", f"Nothing was asked: {error}"), 0, clock.wall())
         module.fail_json(msg=str(error), changed=False, ansible_facts={"nvidia_gpu": nothing})
     if not expectation.uuids and expectation.count is None:
         expectation = Expectation(count=kernel_gpu_count())
@@ -371,8 +377,9 @@ def main() -> None:
         timeout=module.params["smi_timeout"],
         processes=module.params["processes"],
     )
-    judgement = judge(seen, expectation, module.params["max_used_mib"])
-    module.exit_json(changed=False, ansible_facts={"nvidia_gpu": fact(seen, judgement, clock.wall())})
+    allowed = module.params["max_used_mib"]
+    found = fact(seen, judge(seen, expectation, allowed), allowed, clock.wall())
+    module.exit_json(changed=False, ansible_facts={"nvidia_gpu": found})
 
 
 if __name__ == "__main__":

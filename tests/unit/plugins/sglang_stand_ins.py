@@ -10,6 +10,7 @@ import contextlib
 import http.server
 import json
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import time
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
 KEY = "sk-PLANTED-4711-secret"
 
@@ -300,27 +302,7 @@ class ServerProcess:
         raise AssertionError(f"port {self.port} was not opened within {seconds} s")
 
 
-def _import_path() -> list[str]:
-    """Where a new process finds the collection, also where only a loader in this process knows."""
-    here = os.path.abspath(__file__)
-    root, found, dummy = here.partition(os.sep + "ansible_collections" + os.sep)
-    return [*([root] if found else []), *(entry for entry in sys.path if entry)]
-
-
 def run_module(name: str, folder: t.Any, **arguments: t.Any) -> tuple[dict[str, t.Any], str]:
     """A module as a real process: its result, and everything it printed."""
-    path = os.path.join(str(folder), f"{name}.{time.monotonic_ns()}.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"ANSIBLE_MODULE_ARGS": {"_ansible_remote_tmp": str(folder), **arguments}}, file)
-    done = subprocess.run(
-        [sys.executable, "-m", f"ansible_collections.cleanslate.gpu.plugins.modules.{name}", path],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
-    )
-    if not done.stdout.strip().startswith("{"):
-        raise AssertionError(f"{name} printed no result: {done.stdout!r} {done.stderr!r}")
-    return json.loads(done.stdout), done.stdout + done.stderr
+    given = {"_ansible_remote_tmp": str(folder), **arguments}
+    return module_process.finish(module_process.start(name, pathlib.Path(folder), given))

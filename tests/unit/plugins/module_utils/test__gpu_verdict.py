@@ -9,7 +9,11 @@ import dataclasses
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, Gpu, GpuLook, GpuProcess
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import judge, kernel_gpu_count
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import (
+    judge,
+    kernel_gpu_count,
+    processes_verdict,
+)
 
 UUIDS = tuple(f"GPU-0d951c95-602f-417c-2d01-7e07fc10d0f{number}" for number in range(8))
 EIGHT = Expectation(count=8)
@@ -219,3 +223,19 @@ def test_the_kernel_counts_too(tmp_path, entries, count):
     for entry in entries:
         (gpus / entry).mkdir()
     assert kernel_gpu_count(str(tmp_path)) == count
+
+
+@pytest.mark.parametrize(
+    ("used", "listed", "allowed", "verdict"),
+    [
+        pytest.param({}, "none", 0, "none", id="no memory, nobody"),
+        pytest.param({"gpu1": 3599}, "none", 0, "unknown", id="memory of somebody in another PID namespace"),
+        pytest.param({"gpu1": None}, "none", 0, "unknown", id="memory that is not known"),
+        pytest.param({"gpu1": 5}, "none", 4, "unknown", id="more than is allowed"),
+        pytest.param({"gpu1": 4}, "none", 4, "none", id="what an idle GPU may hold"),
+        pytest.param({"gpu1": 3599}, "some", 0, "some", id="listed"),
+        pytest.param({}, "unknown", 0, "unknown", id="not asked"),
+    ],
+)
+def test_an_empty_list_of_processes_proves_nothing_while_memory_is_held(used, listed, allowed, verdict):
+    assert processes_verdict(seen(*eight(**used), processes_verdict=listed), allowed) == verdict

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import signal
@@ -16,11 +15,8 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.modules import gpu_force_release
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-ROOT = pathlib.Path(gpu_force_release.__file__).parents[5]
-# ansible-test extends the path of this process, not the variable.
-IMPORT_PATH = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry)])
 HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
 LONG = 120
 UUIDS = tuple(f"GPU-0000000{n}-1111-2222-3333-444444444444" for n in range(2))
@@ -122,26 +118,7 @@ class Node:
             "_ansible_diff": True,
             **params,
         }
-        return run(self.folder, arguments)
-
-
-def run(folder: pathlib.Path, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
-    path = folder / "args.json"
-    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
-    module = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_force_release"
-    environment = {**os.environ, "PYTHONPATH": IMPORT_PATH}
-    done = subprocess.run(
-        [sys.executable, "-m", module, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        env=environment,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    result: dict[str, t.Any] = json.loads(done.stdout)
-    assert (done.returncode != 0) == bool(result.get("failed")), result
-    return result
+        return module_process.run("gpu_force_release", self.folder, arguments)
 
 
 def end_all_of(folder: pathlib.Path) -> None:

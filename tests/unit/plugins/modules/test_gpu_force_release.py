@@ -16,10 +16,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.modules.release_node import (
     HOLD_NODE,
     HOLDER,
-    IMPORT_PATH,
     LONG,
     Node,
     alive,
@@ -118,7 +118,7 @@ def test_monitors_and_the_shell_that_started_it_live(node: Node) -> None:
         capture_output=True,
         text=True,
         timeout=LONG,
-        env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+        env={**os.environ, "PYTHONPATH": module_process.import_path()},
         check=False,
     )
     assert "survived 0" in done.stdout, done

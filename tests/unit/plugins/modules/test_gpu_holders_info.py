@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -13,9 +11,9 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import make_nodes
 
-MODULE = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_holders_info"
 HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
 KEYS = {
     "holders", "lines", "verdict", "complete", "incomplete_reason", "unreadable", "stale_nodes", "port_owners",
@@ -27,20 +25,9 @@ UUID = "GPU-061bfd71-05da-2c88-8018-a460eaf5d6e7"
 def run(folder: pathlib.Path, **params: t.Any) -> tuple[int, dict[str, t.Any]]:
     """The module as a process of its own, the way a target runs it."""
     arguments = {"devices": [str(folder / "dev/nvidia*")], "nvidia_smi": str(folder / "nvidia-smi"), **params}
-    path = folder / "arguments.json"
-    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=300,
-    )
-    result: dict[str, t.Any] = json.loads(done.stdout)
+    result = module_process.run("gpu_holders_info", folder, arguments)
     result.pop("invocation", None)
-    return done.returncode, result
+    return int(bool(result.get("failed"))), result
 
 
 @pytest.fixture

@@ -6,21 +6,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
 import re
 import subprocess
-import sys
 import time
 import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.modules import gpu_host_lock
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-COLLECTION_ROOT = pathlib.Path(gpu_host_lock.__file__).parents[5]
-NAME = "ansible_collections.cleanslate.gpu.plugins.modules.gpu_host_lock"
 LONG = 120
 KEYS = {"verdict", "reason", "unreadable", "lease", "leases", "starting", "displaced", "container_locks", "changed",
         "diff"}  # fmt: skip
@@ -38,24 +33,11 @@ class Host:
         self.count = 0
 
     def start(self, **options: t.Any) -> subprocess.Popen[str]:
-        self.count += 1
-        arguments = self.folder / f"arguments-{self.count}.json"
-        arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {"path": str(self.path), **options}}))
-        paths = os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)])
-        return subprocess.Popen(
-            [sys.executable, "-m", NAME, str(arguments)],
-            env={**os.environ, "PYTHONPATH": paths},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return module_process.start("gpu_host_lock", self.folder, {"path": str(self.path), **options})
 
     @staticmethod
     def answer(process: subprocess.Popen[str]) -> dict[str, t.Any]:
-        out, err = process.communicate(timeout=LONG)
-        assert out.strip().startswith("{"), err
-        answer: dict[str, t.Any] = json.loads(out)
-        assert (process.returncode != 0) == bool(answer.get("failed"))
+        answer, dummy = module_process.finish(process)
         assert answer.get("failed", True), "a success does not speak of failure"
         assert set(answer) - {"msg", "failed", "invocation"} == KEYS
         return answer

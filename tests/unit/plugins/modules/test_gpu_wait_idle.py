@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -15,11 +13,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.modules import gpu_wait_idle
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-ROOT = pathlib.Path(gpu_wait_idle.__file__).parents[5]
 # ansible-test extends the path of this process, not the variable.
-IMPORT_PATH = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry)])
 HOLD_NODE = pathlib.Path(__file__).parent.parent / "module_utils/hold_node.py"
 LONG = 120
 UUIDS = tuple(f"GPU-0000000{n}-1111-2222-3333-444444444444" for n in range(2))
@@ -82,19 +78,8 @@ class Node:
             "_ansible_check_mode": check,
             **params,
         }
-        path = self.folder / "args.json"
-        path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {k: v for k, v in arguments.items() if v is not None}}))
-        done = subprocess.run(
-            [sys.executable, "-m", "ansible_collections.cleanslate.gpu.plugins.modules.gpu_wait_idle", str(path)],
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
-            check=False,
-        )
-        assert done.stdout, done.stderr
-        result: dict[str, t.Any] = json.loads(done.stdout)
-        assert (done.returncode != 0) == bool(result.get("failed")), result
+        given = {name: value for name, value in arguments.items() if value is not None}
+        result = module_process.run("gpu_wait_idle", self.folder, given)
         assert not result.get("changed")
         return result
 

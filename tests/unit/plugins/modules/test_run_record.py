@@ -7,18 +7,13 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.modules import run_record
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-COLLECTION_ROOT = pathlib.Path(run_record.__file__).parents[5]
-NAME = "ansible_collections.cleanslate.gpu.plugins.modules.run_record"
 KEYS = {
     "changed", "verdict", "reason", "file", "record", "runs", "problem", "healed", "rotated", "metrics_path",
 }  # fmt: skip
@@ -33,7 +28,7 @@ class Host:
         self.dir = folder / "log"
         self.metrics = folder / "metrics"
         self.metrics.mkdir()
-        self.arguments = folder / "arguments.json"
+        self.folder = folder
 
     @property
     def lines(self) -> list[str]:
@@ -47,18 +42,7 @@ class Host:
 
     def run(self, **options: t.Any) -> dict[str, t.Any]:
         options = {"dir": str(self.dir), **options}
-        self.arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
-        done = subprocess.run(
-            [sys.executable, "-m", NAME, str(self.arguments)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)])},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.stdout.strip().startswith("{"), done.stderr
-        answer: dict[str, t.Any] = json.loads(done.stdout)
-        assert (done.returncode != 0) == bool(answer.get("failed"))
+        answer = module_process.run("run_record", self.folder, options)
         if "missing" not in answer.get("msg", ""):
             assert set(answer) - {"msg", "failed", "invocation"} == KEYS
         return answer

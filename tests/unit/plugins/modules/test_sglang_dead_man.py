@@ -6,35 +6,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import subprocess
-import sys
 import typing as t
 
 import pytest
 
-MODULE = "ansible_collections.cleanslate.gpu.plugins.modules.sglang_dead_man"
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
+
 KEYS = {"changed", "msg", "verdict", "reason", "timer", "run_id", "fires_in_s", "fires_at", "diff"}
 BOOTED = os.path.isdir("/run/systemd/system")
 
 
 def run(folder: pathlib.Path, **params: t.Any) -> dict[str, t.Any]:
-    path = folder / "arguments.json"
-    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {"unit": "cleanslate-test.service", **params}}))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=300,
-    )
-    result: dict[str, t.Any] = json.loads(done.stdout)
+    result = module_process.run("sglang_dead_man", folder, {"unit": "cleanslate-test.service", **params})
     result.pop("invocation", None)
-    assert (done.returncode != 0) == bool(result.get("failed")), result
     return result
 
 

@@ -6,37 +6,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import subprocess
-import sys
 import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.modules import sglang_wanted
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-COLLECTION_ROOT = pathlib.Path(sglang_wanted.__file__).parents[5]
 UNIT = "sglang.service"
 
 
 def run(module: str, folder: pathlib.Path, **options: t.Any) -> dict[str, t.Any]:
-    arguments = folder / "arguments.json"
     path = str(folder / "state" / f"{module}.json")
-    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {"path": path, "unit": UNIT, **options}}))
-    process = subprocess.run(
-        [sys.executable, "-m", f"ansible_collections.cleanslate.gpu.plugins.modules.{module}", str(arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)])},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert process.stdout.strip().startswith("{"), process.stderr
-    answer: dict[str, t.Any] = json.loads(process.stdout)
-    assert (process.returncode != 0) == bool(answer.get("failed"))
-    return answer
+    return module_process.run(module, folder, {"path": path, "unit": UNIT, **options})
 
 
 WANTED = {"changed", "verdict", "reason", "wanted", "problem"}

@@ -6,20 +6,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import subprocess
-import sys
 import time
 import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.modules import sglang_evidence
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-COLLECTION_ROOT = pathlib.Path(sglang_evidence.__file__).parents[5]
-NAME = "ansible_collections.cleanslate.gpu.plugins.modules.sglang_evidence"
 KEYS = {"changed", "verdict", "reason", "path", "parts", "pruned"}
 # Ansible adds these wherever a module returns a path that exists.
 ADDED = {"uid", "gid", "owner", "group", "mode", "state", "size", "secontext"}
@@ -47,23 +42,8 @@ class Host:
 
     def run(self, **options: t.Any) -> dict[str, t.Any]:
         options = {"run_id": "r1", "unit": "sglang.service", "dir": str(self.dir), "log_file": str(self.log), **options}
-        arguments = self.folder / "arguments.json"
-        arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
-        done = subprocess.run(
-            [sys.executable, "-m", NAME, str(arguments)],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)]),
-                "PATH": f"{self.bin}:{os.environ['PATH']}",
-            },
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.stdout.strip().startswith("{"), done.stderr
-        answer: dict[str, t.Any] = json.loads(done.stdout)
-        assert (done.returncode != 0) == bool(answer.get("failed"))
+        path = f"{self.bin}:{os.environ['PATH']}"
+        answer = module_process.run("sglang_evidence", self.folder, options, PATH=path)
         assert set(answer) - ADDED - {"msg", "failed", "invocation"} == KEYS
         return answer
 

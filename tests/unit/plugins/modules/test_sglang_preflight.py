@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import socket
-import subprocess
 import sys
 import typing as t
 
 import pytest
 
 from ansible_collections.cleanslate.gpu.tests.simulator import model_folder
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-MODULE = "ansible_collections.cleanslate.gpu.plugins.modules.sglang_preflight"
 KEYS = {"checks", "verdict", "msg", "changed"}
 CHECKS = ["service_user", "device_nodes", "device_kind", "device_access", "driver_match"]
 OF_LAUNCH = [
@@ -38,22 +36,11 @@ UNASKED = [None] * len(OF_LAUNCH)
 def run(folder: pathlib.Path, **params: t.Any) -> tuple[int, dict[str, t.Any]]:
     """The module as a process of its own, the way a target runs it."""
     arguments = {"devices": [str(folder / "dev/nvidia*")], "expected_count": 2, **params}
-    path = folder / "arguments.json"
-    path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=300,
-    )
-    result: dict[str, t.Any] = json.loads(done.stdout)
+    result = module_process.run("sglang_preflight", folder, arguments)
     result.pop("invocation", None)
-    result.pop("failed", None)
+    failed = int(bool(result.pop("failed", False)))
     assert set(result) == KEYS
-    return done.returncode, result
+    return failed, result
 
 
 @pytest.fixture

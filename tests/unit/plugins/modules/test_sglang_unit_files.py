@@ -6,36 +6,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import os
 import pathlib
 import stat
-import subprocess
-import sys
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.modules import sglang_unit_files
+from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-COLLECTION_ROOT = pathlib.Path(sglang_unit_files.__file__).parents[5]
-NAME = "ansible_collections.cleanslate.gpu.plugins.modules.sglang_unit_files"
 PROGRAM = b"PK\x03\x04\xff\x00 not text \x80"
 
 
 def run(folder: pathlib.Path, **options: t.Any) -> dict[str, t.Any]:
     """The module as a real process; the result as the controller gets it."""
-    arguments = folder.with_name(f"{folder.name}-arguments.json")
-    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
-    paths = os.pathsep.join([str(COLLECTION_ROOT), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-m", NAME, str(arguments)],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout.startswith("\n{"), done.stderr
-    return dict(json.loads(done.stdout))
+    return module_process.run("sglang_unit_files", folder.parent, options)
 
 
 def program(folder: pathlib.Path, content: bytes = PROGRAM) -> dict[str, t.Any]:
