@@ -46,8 +46,8 @@ def container_inits(vmids: t.Collection[str], proc: Proc) -> tuple[ContainerInit
             container = owner.container
             if container is None or container.kind != "lxc" or container.id not in vmids or owner.nested is not None:
                 continue
-            numbers = proc.status(pid).ns_pids
-            if len(numbers) > 1 and numbers[-1] == 1:
+            # Deeper ones are somebody's own namespaces inside of the container, and not the container.
+            if proc.status(pid).ns_pids[1:] == (1,):
                 found.append(ContainerInit(container.id, pid, proc.pid_namespace(pid)))
         except (OSError, ValueError):
             continue

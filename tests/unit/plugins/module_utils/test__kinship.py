@@ -28,6 +28,11 @@ def test_own_holds_this_process_and_all_above_it() -> None:
     assert os.getpid() in own
     assert os.getppid() in own
     assert 1 in own
+    assert min(own) > 0
+
+
+def test_own_ends_where_a_parent_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    assert ProcKinship(str(tmp_path)).own() == {os.getpid(), os.getppid()}
 
 
 def test_a_process(tmp_path: pathlib.Path) -> None:
@@ -37,6 +42,8 @@ def test_a_process(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("pid", [0, -3, 99])
 def test_nobody(pid: int, tmp_path: pathlib.Path) -> None:
+    if pid <= 0:
+        entry(tmp_path, pid, 1)
     assert ProcKinship(str(tmp_path)).process(pid) is None
 
 
@@ -67,6 +74,26 @@ def test_who_merely_adopts(pid: int, comm: str, ns: str, adopts: bool, tmp_path:
     found = ProcKinship(str(tmp_path)).process(pid)
     assert found is not None
     assert found.adopts is adopts
+
+
+@pytest.mark.parametrize(("pid", "adopts"), [(1, True), (2, False), (12, False)])
+def test_without_a_line_about_namespaces_only_the_first_process_adopts(
+    pid: int, adopts: bool, tmp_path: pathlib.Path
+) -> None:
+    entry(tmp_path, pid, 0)
+    (tmp_path / str(pid) / "status").write_text("Name:\tx\n")
+    found = ProcKinship(str(tmp_path)).process(pid)
+    assert found is not None
+    assert found.adopts is adopts
+
+
+def test_a_long_command_line_is_cut(tmp_path: pathlib.Path) -> None:
+    entry(tmp_path, 12, 1)
+    (tmp_path / "12/cmdline").write_bytes(b"x" * 300)
+    kinship = ProcKinship(str(tmp_path))
+    found = kinship.process(12)
+    assert found is not None
+    assert kinship.describe(found) == f"PID 12 ({'x' * 200})"
 
 
 def test_it_is_described_without_its_secrets(tmp_path: pathlib.Path) -> None:
