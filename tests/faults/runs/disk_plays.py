@@ -104,7 +104,7 @@ class Asks:
 
     def _files(self) -> list[dict[str, str]]:
         """Unit and configuration, one of them on a disk that is well."""
-        other = {"stage_unit": "sglang.yaml", "stage_config": "sglang.service"}.get(self.name)
+        other = "sglang.yaml" if self.name == "stage_unit" else "sglang.service"
         return [
             {"path": str((self.beside if name == other else self.disk) / name), "content": f"new {name}\n" * 300}
             for name in ("sglang.service", "sglang.yaml")
@@ -122,11 +122,19 @@ class Asks:
 
     begin_stage_config = begin_stage_unit
 
+    def _beside(self) -> dict[str, str]:
+        # What was staged may be gone after a swap that was undone; the next run stages anew.
+        gone = (".json", ".staged") if self.name == "swap" else (".json",)
+        return {name: text for name, text in tree(self.beside).items() if not name.endswith(gone)}
+
     def ask_stage_unit(self) -> Answer:
-        before = tree(self.beside)
-        result = self._unit_files("staged")
-        left = {name for name in set(tree(self.beside)) - set(before) if ".staged" in name or "sglang." in name[:8]}
-        assert not [name for name in left if not name.endswith(".json")], left
+        return self._of_both("staged")
+
+    def _of_both(self, state: str) -> Answer:
+        """The file on the disk that is well stays as it is too."""
+        before = self._beside()
+        result = self._unit_files(state)
+        assert self._beside() == before
         return Answer(result["msg"], bool(result.get("failed")), True)
 
     ask_stage_config = ask_stage_unit
@@ -136,8 +144,7 @@ class Asks:
         assert not self._unit_files("staged").get("failed")
 
     def ask_swap(self) -> Answer:
-        result = self._unit_files("installed")
-        return Answer(result["msg"], bool(result.get("failed")), True)
+        return self._of_both("installed")
 
     def _run_record(self, **options: t.Any) -> dict[str, t.Any]:
         return self._module(

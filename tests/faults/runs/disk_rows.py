@@ -50,10 +50,20 @@ ROWS = (
     *_rows("new unit", _UNIT, "a new unit beside an old configuration", "stage_unit", "cannot write"),
     *_rows("new configuration", _UNIT, "a new unit beside an old configuration", "stage_config", "cannot write"),
     _row(
-        "swap of unit and configuration", NO_INODES, _SWAP, "one file is new and one is old", "swap", "as it was before"
+        "swap of unit and configuration, the second on it",
+        NO_INODES,
+        _SWAP,
+        "one file is new and one is old",
+        "swap",
+        "as it was before",
     ),
     _row(
-        "swap of unit and configuration", READ_ONLY, _SWAP, "one file is new and one is old", "swap", "as it was before"
+        "swap of unit and configuration, the second on it",
+        READ_ONLY,
+        _SWAP,
+        "one file is new and one is old",
+        "swap",
+        "as it was before",
     ),
     *_rows(
         "record of runs",

@@ -81,6 +81,8 @@ def spoil(path: pathlib.Path, how: str) -> None:
 
 def state_of(path: pathlib.Path) -> tuple[t.Any, ...]:
     """What identifies a file, and what is in it or in the file that it leads to."""
+    if not os.path.lexists(path):
+        return ("gone",)
     about = path.lstat()
     inside: t.Any = None
     if path.is_symlink():
