@@ -77,3 +77,20 @@ def test_somebody_elses_list_and_a_link_are_not_trusted(tmp_path: pathlib.Path) 
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(AllowListError, match="cannot be read"):
         read(str(tmp_path / "link"))
+
+
+def test_unless_said_otherwise_the_list_is_root_s(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path / "allowed.json", {"lxc": [101]})
+    if os.getuid() == 0:
+        assert _allow_list.read_allowed(path).lxc == {"101"}
+    else:
+        with pytest.raises(AllowListError, match="must belong to root"):
+            _allow_list.read_allowed(path)
+
+
+def test_a_list_of_one_mebibyte_is_read_whole_and_a_longer_one_not_at_all(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path / "allowed.json", '{"lxc": [101]}'.rjust(1 << 20))
+    assert read(path).lxc == {"101"}
+    written(tmp_path / "allowed.json", '{"lxc": [101]}'.rjust((1 << 20) + 1))
+    with pytest.raises(AllowListError, match="longer than 1048576 bytes"):
+        read(path)
