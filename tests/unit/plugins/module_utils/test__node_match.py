@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import stat
 import typing as t
 
 import pytest
@@ -126,6 +127,63 @@ def test_open_files_of_servers_that_may_be_gone_are_left_alone(case: Case) -> No
     assert len(list(case.matcher.open_files(folder, names, "fd", ()))) == 1
     assert len(list(case.matcher.open_files(folder, names, "fd", ("/mnt/nfs",)))) == 1
     assert list(case.matcher.open_files(folder, names, "fd", (str(case.dev),))) == []
+
+
+def test_what_was_closed_meanwhile_hides_nothing_after_it(case: Case) -> None:
+    case.fake.add(60, opens=[case.dev / "nvidia0", "/mnt/nfs/model"])
+    folder = case.proc.path(60, "fd")
+    expected = [Hold(str(case.dev / "nvidia0"), "gpu", 0, "fd")]
+    assert list(case.matcher.open_files(folder, ["99", "3"], "fd", ())) == expected
+    assert list(case.matcher.open_files(folder, ["4", "3"], "fd", ("/mnt/nfs",))) == expected
+
+
+def test_of_the_sockets_only_those_looked_for_are_told(case: Case) -> None:
+    wanted, other, node = case.dev / "wanted", case.dev / "other", case.dev / "nvidia0"
+    for path in (wanted, other):
+        os.mknod(path, stat.S_IFSOCK | 0o600)
+    case.fake.add(60, opens=[wanted, other, node])
+    sockets = {wanted.stat().st_ino, node.stat().st_ino}  # a number of an inode says nothing of another kind of file
+    matcher = NodeMatcher(find_nodes([f"{case.dev}/nvidia*"], None, case.proc), case.proc, sockets)
+    assert list(matcher.open_files(case.proc.path(60, "fd"), ["3", "4", "5"], "fd", ())) == [
+        wanted.stat().st_ino,
+        Hold(str(node), "gpu", 0, "fd"),
+    ]
+
+
+def test_mappings_of_servers_that_may_be_gone_are_left_alone_and_hide_nothing(case: Case) -> None:
+    other = "7f2000000000-7f2000001000 rw-s 00000000 00:05 77                     /mnt/nfs/nvidia0"
+    maps = "\n".join([other, case.line("nvidia1")]).encode() + b"\n"
+    expected = [Hold(str(case.dev / "nvidia1"), "gpu", 1, "map")]
+    assert list(case.matcher.mappings(maps, 50, None, ("/mnt/nfs",))) == expected
+    assert list(case.matcher.mappings(maps, 50, None, ())) == ["/mnt/nfs/nvidia0", *expected]
+
+
+@pytest.mark.parametrize(
+    ("mapped", "path", "minor"),
+    [
+        pytest.param("nvidia1", "/somewhere/nvidia1", 1, id="a node, whatever the path has become"),
+        pytest.param("lower", "/gone/nvidia0", None, id="another file, whose path is gone"),
+        pytest.param("/dev/null", "nvidia0", None, id="another device, over whose path a node lies by now"),
+    ],
+)
+def test_what_map_files_says_decides(case: Case, mapped: str, path: str, minor: int | None) -> None:
+    folder = case.fake.path / "50/map_files"
+    folder.mkdir()
+    (case.dev / "lower").write_bytes(b"")
+    (folder / "7f1000000000-7f1000001000").symlink_to(case.dev / mapped)
+    line = case.line(path) if path == "nvidia0" else f"7f1000000000-7f1000001000 rw-s 0 00:05 77      {path}"
+    found = case.maps(line)
+    assert found == ([] if minor is None else [Hold(str(case.dev / mapped), "gpu", minor, "map")])
+
+
+@pytest.mark.parametrize(
+    ("line", "places"),
+    [("1 0 0:9 / /mnt/a - nfs4 h:/x rw", ("/mnt/a",)), ("1 0 0:9 / - nfs4 h:/x rw", ("/\0",))],
+    ids=["the shortest line that names a place", "a line that names none"],
+)
+def test_network_mounts_of_odd_lines(case: Case, line: str, places: tuple[str, ...]) -> None:
+    case.fake.write("50/mountinfo", f"{line}\n")
+    assert network_mounts(case.proc, 50) == places
 
 
 def test_network_mounts(case: Case) -> None:
