@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate_verdicts import GateVerdict
 from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_rules import (
+    EXIT_CODES,
     LOOK_ON,
     QUICK_REFUSALS,
     Seen,
@@ -58,6 +59,16 @@ def test_a_named_holder_is_refused_at_once(verdict: t.Any, refusals: int) -> Non
 @pytest.mark.parametrize(("waited", "step"), [(2.1, "wait"), (LOOK_ON - 1, "wait"), (LOOK_ON, "refuse")])
 def test_who_was_refused_often_is_looked_at_for_longer(verdict: t.Any, waited: float, step: Step) -> None:
     assert decide(Seen(verdict, passed=False), waited, BUDGET, QUICK_REFUSALS) == step
+
+
+@pytest.mark.parametrize(("refusals", "seconds"), [(0, 0.0), (9, 0.0), (10, 60.0), (500, 60.0)])
+def test_ten_quick_refusals_and_then_one_a_minute(refusals: int, seconds: float) -> None:
+    assert looks_on(refusals, BUDGET) == seconds
+
+
+def test_only_a_start_ends_well_and_every_other_end_can_be_told_from_systemd_s_status() -> None:
+    """systemd goes on to the server where the guard ends with 0; docs and operators know the others by number."""
+    assert EXIT_CODES == {"start": 0, "error": 1, "refused": 3, "gave_up": 4, "interrupted": 5}
 
 
 def test_looking_on_never_outlasts_the_time() -> None:
