@@ -48,7 +48,7 @@ UNIT_FOLDERS = (
 EXAMPLE = ROOT / "inventory" / "example"
 # The cases of the played Proxmox host that are about a launch and what follows it; the others are about releasing.
 LXC_LAUNCH = ("dead_man", "drift", "leftovers", "port", "rollback", "schedule", "start_guard")
-SLOW_SCENARIOS = ("drift",)
+SLOW_SCENARIOS = ("drift", "mitogen")
 DEMO_NODE = ROOT / ".demo" / "node"
 
 
@@ -269,6 +269,16 @@ def test_faults(session: nox.Session) -> None:
     tools = Tools(session, "runtime")
     folder = reports(session)
     tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *(session.posargs or ["tests/faults"]))
+    refuse_nothing(session, folder)
+
+
+@nox.session(name="test-fleet")
+def test_fleet(session: nox.Session) -> None:
+    """Where one controller is not enough: slices through ansible-runner, ansible-pull, the execution environment."""
+    tools = Tools(session, "fleet")
+    folder = reports(session)
+    places = session.posargs or ["tests/integration/fleet"]
+    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *places)
     refuse_nothing(session, folder)
 
 
