@@ -290,3 +290,32 @@ def test_a_service_of_a_user_inside_a_container_is_not_the_unit_of_the_container
     inside = dataclasses.replace(IN_LXC_UNIT, user_service=True, user_uid=1000)
     assert rule(claim(IN_LXC_UNIT, computes=False), Setting(scope))[0] == "target"
     assert rule(claim(inside, computes=False), Setting(scope))[0] == "monitor"
+
+
+LISTENS = ((99, "0.0.0.0:30000"),)
+
+
+@pytest.mark.parametrize(
+    ("case", "kin", "expected", "word"),
+    [
+        (claim(computes=False, holds=()), False, "foreign", "no relative"),
+        (claim(computes=False, holds=()), True, "target", "listens on the server's port"),
+        (claim(IN_SESSION, computes=False, holds=()), True, "target", "listens on the server's port"),
+        (claim(IN_OTHER, computes=False, holds=()), True, "foreign", "vllm.service"),
+        (claim(IN_DOCKER, computes=False, holds=()), True, "foreign", "docker container"),
+        (claim(IN_UNIT, computes=False, holds=()), False, "target", "sglang.service"),
+        (claim(computes=False, holds=(FD,)), False, "target", "listens on the server's port"),
+        (claim(computes=False, holds=(CONTROL,)), False, "monitor", "maps no GPU"),
+        (claim(computes=None, holds=(CONTROL,)), False, "foreign", "not known whether it computes"),
+        (claim(computes=True), False, "target", "computes on this node"),
+    ],
+)
+def test_who_listens_on_the_server_s_port(case: Claim, kin: bool, expected: str, word: str) -> None:
+    """In the way is who belongs to the unit, has a GPU open, or is a relative of a target; nobody else for its port."""
+    listening = dataclasses.replace(case, raw=dataclasses.replace(case.raw, listens=LISTENS))
+    disposition, reason = rule(listening, Setting(OWN, kin={4711} if kin else ()))
+    assert (disposition, word in reason) == (expected, True), reason
+
+
+def test_who_does_not_listen_is_no_target_for_being_a_relative() -> None:
+    assert rule(claim(computes=False, holds=(CONTROL,)), Setting(OWN, kin={4711}))[0] == "monitor"
