@@ -313,6 +313,13 @@ def test_lxc_launch(session: nox.Session) -> None:
     play_lxc(session, [f"tests/lxc/test_{name}.py" for name in LXC_LAUNCH])
 
 
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """Break the core on purpose and see which test notices; writes docs/mutation.md: `nox -s mutation -- _kinship`."""
+    tools = Tools(session, "mutation")
+    tools.run("python", str(ROOT / "tests" / "mutation" / "run_mutants.py"), *session.posargs)
+
+
 def measure(session: nox.Session, parts: list[str]) -> None:
     """Run benchmarks, then write the page from all results that are there, those of a part that failed included."""
     tools, drawing = Tools(session, "runtime"), Tools(session, "bench")

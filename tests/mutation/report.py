@@ -1,0 +1,115 @@
+# Copyright (c) 2026 cleanslate.gpu contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""docs/mutation.md: how many mutants of each file were noticed, and what is said about the others."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import mutants
+import targets
+import yaml
+
+RESULTS = pathlib.Path("tests", "recordings", "mutation", "results.json")
+EQUIVALENTS = pathlib.Path("tests", "mutation", "equivalents.yml")
+PAGE = pathlib.Path("docs", "mutation.md")
+INTRODUCTION = """# Mutation check
+
+A test that passes says little until it was seen to fail. `.venv/bin/nox -s mutation` breaks the core (the files
+`plugins/module_utils/_*.py`) in one place at a time, a comparison turned round, a bound moved by one, a loop that never
+runs, an exception that is not caught, and runs the tests of that file. A mutant that makes one of them fail, or run
+without end, is noticed. One that none of them notices is either a gap, and gets a test, or changes nothing that
+matters, and then the reason stands below.
+
+The mutants are those of [cosmic-ray](https://cosmic-ray.readthedocs.io/), and `in` turned into `not in`. Annotations
+and `frozen` are left alone. Each file is judged by its own quick tests alone (`tests/mutation/targets.py`); what slower
+suites would notice besides does not count. It runs in a PID namespace of its own, since a mutant may signal anybody, on
+a copy of the project, and takes hours; `nox -s mutation -- --minutes 5` does a part, and the next run goes on from
+there. Names of files restrict it: `nox -s mutation -- _kinship`. It is no part of CI.
+
+The score of a file is what was noticed of the mutants that are not argued.
+
+"""
+
+Line = dict[str, str]
+
+
+def remember(root: pathlib.Path, name: str, all_of_them: list[mutants.Mutant], outcomes: dict[str, str]) -> None:
+    """The result of one file, kept in the project."""
+    results = _results(root)
+    survivors = [one for one in all_of_them if outcomes[one.key] == "survived"]
+    results[name] = {
+        "mutants": len(all_of_them),
+        "survivors": [{"was": one.was, "becomes": one.becomes} for one in survivors],
+    }
+    text = json.dumps(results, indent=1, sort_keys=True)
+    (root / RESULTS).parent.mkdir(parents=True, exist_ok=True)
+    (root / RESULTS).write_text(f"{text}\n", encoding="utf-8")
+
+
+def write(root: pathlib.Path) -> list[str]:
+    """Write the page. Returns the survivors in safety rules that nobody has argued."""
+    results, argued = _results(root), yaml.safe_load((root / EQUIVALENTS).read_text(encoding="utf-8")) or {}
+    page = [INTRODUCTION]
+    unargued: list[str] = []
+    for title, safety in (("Rules of safety", True), ("The rest of the core", False)):
+        names = [name for name in sorted(results) if (name in targets.SAFETY) == safety]
+        page.append(f"## {title}\n\n| file | mutants | noticed | argued | open | score |\n|---|---|---|---|---|---|\n")
+        sums = [0, 0, 0]
+        for name in names:
+            counts = [results[name]["mutants"], *_counts(results[name]["survivors"], argued.get(name, []))]
+            sums = [one + more for one, more in zip(sums, counts)]
+            page.append(_row(f"`{name}`", *counts))
+            if safety:
+                unargued += [f"{name}: {one['was']}  ->  {one['becomes']}" for one in _open(results, argued, name)]
+        page.append(f"{_row('together', *sums)}\n")
+    page.append(_arguments(results, argued))
+    (root / PAGE).write_text("".join(page).rstrip("\n") + "\n", encoding="utf-8")
+    return unargued
+
+
+def _results(root: pathlib.Path) -> dict[str, t.Any]:
+    path = root / RESULTS
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _argument(survivor: Line, arguments: list[Line]) -> str | None:
+    return next(
+        (one["why"] for one in arguments if (one["was"], one["becomes"]) == (survivor["was"], survivor["becomes"])),
+        None,
+    )
+
+
+def _counts(survivors: list[Line], arguments: list[Line]) -> tuple[int, int]:
+    argued = sum(_argument(one, arguments) is not None for one in survivors)
+    return argued, len(survivors) - argued
+
+
+def _open(results: dict[str, t.Any], argued: dict[str, list[Line]], name: str) -> list[Line]:
+    return [one for one in results[name]["survivors"] if _argument(one, argued.get(name, [])) is None]
+
+
+def _row(name: str, mutants_made: int, argued: int, open_ones: int) -> str:
+    noticed = mutants_made - argued - open_ones
+    score = f"{100 * noticed / (mutants_made - argued):.1f} %" if mutants_made > argued else ""
+    return f"| {name} | {mutants_made} | {noticed} | {argued} | {open_ones} | {score} |\n"
+
+
+def _arguments(results: dict[str, t.Any], argued: dict[str, list[Line]]) -> str:
+    text = ["## Survivors, and why they change nothing that matters\n\n"]
+    for name in sorted(results):
+        known = [(one, _argument(one, argued.get(name, []))) for one in results[name]["survivors"]]
+        if any(why for dummy, why in known):
+            text.append(f"### `{name}`\n\n")
+            text += [f"- `{one['was']}` → `{one['becomes']}`: {why}\n" for one, why in known if why]
+            text.append("\n")
+    left = [
+        f"- `{name}`: `{one['was']}` → `{one['becomes']}`\n"
+        for name in sorted(results)
+        for one in _open(results, argued, name)
+    ]
+    return "".join([*text, *(["## Survivors that nobody has argued yet\n\n", *left] if left else [])])
