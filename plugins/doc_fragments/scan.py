@@ -16,7 +16,9 @@ options:
       - Globs of the GPU device nodes, as absolute paths. A folder among them stands for what lies in it.
       - Holders are found by device number, so that one who opened another node of the same number, as a container has,
         is found too. With the default, every device of the NVIDIA driver counts, whether it has a node here or not.
-      - Plain files stand in for nodes only where every glob lies outside C(/dev). They are told apart by inode.
+      - Plain files stand in for nodes only where every glob lies outside C(/dev), and only small ones (one page at
+        most) that are no links and lie in a folder of root or of this user which is not writable for everybody. They
+        are told apart by inode.
     type: list
     elements: str
     default:

@@ -29,6 +29,7 @@ NVIDIA_GLOB = "/dev/nvidia*"
 CONTROL_MINOR = 255
 MODESET_MINOR = 254
 LAST_GPU_MINOR = 247
+_LONGEST_STAND_IN = 4096  # bytes: one page, so that it can be mapped
 _GPU_NAME = re.compile(r"nvidia(\d+)$")
 _ACL = "system.posix_acl_access"
 
@@ -171,8 +172,9 @@ def find_nodes(devices: t.Sequence[str], majors: t.Sequence[int] | None, proc: P
             key = ("chr", major, minor)
             kind, gpu_minor = kind_by_number(major, minor, real) if major in real else kind_by_name(path)
         elif stat.S_ISREG(found.st_mode):
-            if not simulated:
-                stale.append(StaleNode(path, "is a plain file, not a device node"))
+            doubt = _why_no_stand_in(path) if simulated else "is a plain file, not a device node"
+            if doubt:
+                stale.append(StaleNode(path, doubt))
                 continue
             key = ("file", found.st_dev, found.st_ino)
             kind, gpu_minor = kind_by_name(path)
@@ -183,6 +185,23 @@ def find_nodes(devices: t.Sequence[str], majors: t.Sequence[int] | None, proc: P
     by_number = NVIDIA_GLOB in devices and majors is None and bool(real)
     ways = tuple(_way(node.path) for node in nodes)
     return NodeSet(tuple(nodes), tuple(stale), real, by_number, ways)
+
+
+def _why_no_stand_in(path: str) -> str:
+    """Why a plain file cannot stand for a node, empty where it can. Whoever may write to its folder could put a link to
+    a library there, which every process has mapped. It is told by size: opening it would make this scan a holder."""
+    folder = os.path.dirname(path)
+    try:
+        about, found = os.stat(folder), os.lstat(path)
+    except OSError as error:
+        return f"is a plain file that cannot be looked at: {error.strerror}"
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH:
+        return f"is a plain file in {folder}, where others than root and this user may put one"
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link to a plain file, not a device node"
+    if found.st_size > _LONGEST_STAND_IN or found.st_mode & 0o111:
+        return f"is a plain file with something in it ({found.st_size} bytes), not a device node"
+    return ""
 
 
 def _one_slash(path: str) -> str:

@@ -143,8 +143,8 @@ def test_links_folders_and_dead_links(fake: FakeProc, tmp_path: pathlib.Path) ->
     os.mkfifo(folder / "nvidia-pipe")
     (folder / "nvidia-caps").mkdir()
     found = find_nodes([str(folder / "nvidia*")], None, Proc(fake.root))
-    assert [os.path.basename(node.path) for node in found.nodes] == ["nvidia0", "nvidia9"]
-    assert {os.path.basename(node.path) for node in found.stale} == {"nvidia-dead", "nvidia-pipe"}
+    assert [os.path.basename(node.path) for node in found.nodes] == ["nvidia0"]
+    assert {os.path.basename(node.path) for node in found.stale} == {"nvidia9", "nvidia-dead", "nvidia-pipe"}
 
 
 def test_every_device_of_the_driver_counts_with_the_default_only(fake: FakeProc) -> None:
@@ -209,3 +209,21 @@ def test_who_could_have_opened_a_node(found: NodeSet, uid: int, expected: bool) 
 )
 def test_whether_anybody_else_could(found: NodeSet, expected: bool) -> None:
     assert found.may_be_opened_by_others(1000) is expected
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "says"),
+    [(b"\0" * 4097, 0o755, "something in it"), (b"", 0o757, "others than root")],
+)
+def test_a_plain_file_that_could_be_of_use_stands_for_nothing(
+    fake: FakeProc, tmp_path: pathlib.Path, content: bytes, mode: int, says: str
+) -> None:
+    """It may be a library that every process has mapped."""
+    folder = tmp_path / "dev"
+    make_nodes(folder, ["nvidia0"])
+    (folder / "nvidia1").write_bytes(content)
+    folder.chmod(mode)
+    found = find_nodes([str(folder / "nvidia1")], None, Proc(fake.root))
+    assert found.nodes == ()
+    (stale,) = found.stale
+    assert says in stale.reason
