@@ -63,24 +63,50 @@ def locking_command(flock: str, locks: t.Sequence[GpuLock]) -> list[str]:
     return words
 
 
-def prepare(locks: t.Sequence[GpuLock]) -> None:
+def prepare(locks: t.Sequence[GpuLock], group: int | None = None) -> None:
     """Make the folder and the files that are missing. The server's user opens them for reading, which is enough for a
-    lock, and can neither make nor remove one. LockRefused says what stands against it."""
+    lock, and can neither make nor remove one. LockRefused says what stands against it.
+
+    :param group: the service user's group; nobody else can then take a lock in the instant in which a server stops.
+        Where servers of several groups share GPUs the files are readable by everybody.
+    """
     folder = os.path.dirname(locks[0].path)
     _prepare_folder(folder)
     for lock in locks:
-        try:
-            handle = os.open(lock.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        except FileExistsError:
-            _open(lock.path, close=True)
-        except OSError as error:
-            raise LockRefused(
-                f"cannot make the lock file {lock.path}: {told(error)}. Where {folder} belongs to the GPU host and"
-                f" is shared with this container, make it there: touch {os.path.basename(lock.path)} in that folder"
-            ) from error
-        else:
-            os.fchmod(handle, 0o644)  # whatever the umask says
-            os.close(handle)
+        _prepare_file(folder, lock)
+        if group is not None:
+            _close_to_others(lock.path, group)
+
+
+def _prepare_file(folder: str, lock: GpuLock) -> None:
+    try:
+        handle = os.open(lock.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        _open(lock.path, close=True)
+    except OSError as error:
+        raise LockRefused(
+            f"cannot make the lock file {lock.path}: {told(error)}. Where {folder} belongs to the GPU host and"
+            f" is shared with this container, make it there: touch {os.path.basename(lock.path)} in that folder"
+        ) from error
+    else:
+        os.fchmod(handle, 0o644)  # whatever the umask says
+        os.close(handle)
+
+
+def _close_to_others(path: str, group: int) -> None:
+    """A lock needs no more than the right to read. One that another group has already is shared, and opened to all."""
+    handle = _open(path)
+    try:
+        found = os.fstat(handle)
+        # A file of a shared folder may belong to the GPU host, who decides about it.
+        with contextlib.suppress(PermissionError):
+            if found.st_gid == 0 or (found.st_gid == group and not found.st_mode & 0o004):
+                os.fchown(handle, -1, group)
+                os.fchmod(handle, 0o640)
+            elif group not in (0, found.st_gid):
+                os.fchmod(handle, 0o644)
+    finally:
+        os.close(handle)
 
 
 def _prepare_folder(folder: str) -> None:

@@ -64,6 +64,7 @@ class GuardOptions:
     unit: str
     gate: GateOptions
     locks: tuple[GpuLock, ...] = ()
+    lock_group: int | None = None
     boot_id: str = ""
     invocation_id: str = ""
     pid: int = 0
@@ -102,7 +103,7 @@ class Guard:
         """Look until the server may start or it is known that it must not."""
         self._write()
         if self._options.locks:
-            prepare(self._options.locks)
+            prepare(self._options.locks, self._options.lock_group)
         while True:
             result = self._slice()
             seen, numbers = self._seen(result)

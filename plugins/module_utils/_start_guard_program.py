@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import grp
 import os
 import pwd
 import signal
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--unit", required=True)
     made.add_argument("--state-dir", default=STATE_FOLDER)
     made.add_argument("--lock-dir", default=LOCK_FOLDER)
+    made.add_argument("--lock-group", help="the service user's group: who else may lock the GPUs")
     made.add_argument("--sweep-user", help="whose leftovers are removed; without it nothing is")
     for name, spec in _SHARED.items():
         option = f"--{name.replace('_', '-')}"
@@ -161,6 +163,7 @@ def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock, environmen
         unit=arguments.unit,
         gate=gate,
         locks=locks,
+        lock_group=_group(arguments.lock_group),
         boot_id=boot,
         invocation_id=environment.get("INVOCATION_ID", ""),
         pid=os.getpid(),
@@ -168,6 +171,15 @@ def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock, environmen
         proc_root=request.proc_root,
     )
     return Guard(world, options, clock)
+
+
+def _group(name: str | None) -> int | None:
+    if not name:
+        return None
+    try:
+        return int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise ValueError(f"--lock-group: there is no group {name!r} on this node") from error
 
 
 def _value(given: t.Any, spec: t.Mapping[str, t.Any]) -> t.Any:

@@ -26,11 +26,15 @@ REPORT = "/run/cleanslate-guard/{}.json"
 # What shells, systemd, YAML and JSON read in their own way.
 ODD = """50% $HOME ${HOME} {"a": "b c"} /a path/x back\\slash "quoted" it's größe"""
 VALUES = ["50%", "$HOME", '{"a": "b c"}', "/with a/space", "back\\slash", 'a "quote"', "it's", "größe"]
-ENVIRONMENT = {f"ODD_{number}": value for number, value in enumerate(VALUES)}
+# LD_BIND_NOW: what the loader obeys is for the server alone, and reaches it.
+ENVIRONMENT = {**{f"ODD_{number}": value for number, value in enumerate(VALUES)}, "LD_BIND_NOW": "1"}
+ENVIRONMENT_FILE = "/etc/sglang.env"
+NO_LIBRARY = "/var/lib/sglang/preload.so"
 HOST: dict[str, t.Any] = {
     **HALVES["ct101"],
     "sglang_server_restart_delay": 1,
     "sglang_server_guard_timeout": 90,
+    "sglang_server_environment_files": [ENVIRONMENT_FILE],
     "sglang_server_profile": "odd",
     "sglang_server_profiles": [
         {
@@ -85,7 +89,10 @@ def installed(scene: tuple[Inside, Inside]) -> t.Iterator[tuple[Inside, Play]]:
     """start.yml in 101 installs the unit with its guard, and starts it."""
     inside = scene[0]
     script(inside)
-    inside.pct("sh", "-c", f"rm -rf /etc/sglang {UNITS}/{UNIT}*; systemctl daemon-reload")
+    inside.pct(
+        "sh", "-c", f"rm -rf /etc/sglang {UNITS}/{UNIT}*; systemctl daemon-reload; : >/var/log/sglang/sglang.log"
+    )
+    inside.put(ENVIRONMENT_FILE, f"FROM_FILE=kept\nLD_PRELOAD={NO_LIBRARY}\n", "600")
     played = play("start.yml", "ct101", hosts={"ct101": HOST})
     yield inside, played
     down(inside)
@@ -112,6 +119,16 @@ def test_odd_values_reach_argv_environment_and_config_unchanged(installed: tuple
     assert {name: environment.get(name) for name in ENVIRONMENT} == ENVIRONMENT
     # As the server itself has read its file.
     assert f"json_model_override_args={ODD!r}" in inside.pct("cat", "/var/log/sglang/sglang.log")
+
+
+def test_no_file_of_variables_leads_roots_guard_to_a_library(installed: tuple[Inside, Play]) -> None:
+    """The loader names one that it does not find, on whatever the process calls its standard error."""
+    inside, _played = installed
+    pid = int(show(inside, UNIT, "MainPID")["MainPID"])
+    environment = inside.pct("cat", f"/proc/{pid}/environ").split("\0")
+    assert "FROM_FILE=kept" in environment
+    assert not [one for one in environment if one.startswith("LD_PRELOAD=")]
+    assert NO_LIBRARY not in inside.pct("cat", "/var/log/sglang/sglang.log")
 
 
 def test_the_server_has_the_numbers_that_the_guard_wrote(installed: tuple[Inside, Play]) -> None:

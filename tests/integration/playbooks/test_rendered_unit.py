@@ -59,6 +59,8 @@ CASES: dict[str, dict[str, t.Any]] = {
     "left": {"ansible_host": "192.0.2.1"},
     "right": {"ansible_host": "192.0.2.1", "sglang_server_unit": "sglang@right.service"},
 }
+LOADER = ["GLIBC_TUNABLES=glibc.malloc.trim_threshold=1", "LD_LIBRARY_PATH=/opt/cuda/lib64", "OPENSSL_CONF=/dev/null"]
+CASES["loader"] = {"sglang_server_environment": dict(one.split("=", 1) for one in LOADER)}
 # Whatever they name is not on this machine; it is the syntax and the directives that are checked.
 NOT_HERE = ("is not executable", "Failed to create", "Unit configuration has fatal error")
 
@@ -107,6 +109,17 @@ def test_the_server_is_not_root_and_its_output_is_for_root_only(rendered) -> Non
     assert unit.value("KillMode") == "mixed"
     assert unit.value("StandardError") == "append:/var/log/sglang/sglang.log"
     assert rendered["journal"].value("StandardError") == "journal"
+
+
+def test_what_the_loader_obeys_is_for_the_server_alone(rendered) -> None:
+    """Root's guard starts in the unit's environment, which files of variables can add to."""
+    unit = rendered["loader"]
+    dropped = unit.value("UnsetEnvironment").split()
+    assert {"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GCONV_PATH", "OPENSSL_CONF"} <= set(dropped)
+    given = unit.values("Environment")
+    assert not [one for one in given if one.strip('"').partition("=")[0] in dropped]
+    for assignment in LOADER:
+        assert f"/usr/bin/env {' '.join(LOADER)}" in unit.value("ExecStart"), assignment
 
 
 def test_no_hardening_that_keeps_the_gpus_away(rendered) -> None:

@@ -161,3 +161,32 @@ def test_what_is_no_plain_file_is_refused(folder: str, tmp_path: pathlib.Path, w
 def test_only_a_uuid_becomes_a_file(folder: str) -> None:
     with pytest.raises(ValueError, match="is no GPU UUID"):
         gpu_locks(folder, ["../../etc/passwd"])
+
+
+def rights(path: str) -> list[tuple[int, int]]:
+    return [
+        (found.st_gid, stat.S_IMODE(found.st_mode))
+        for found in (os.stat(os.path.join(path, name)) for name in sorted(os.listdir(path)))
+    ]
+
+
+def test_nobody_but_the_service_users_group_can_lock(tmp_path: pathlib.Path) -> None:
+    """Whoever may read a lock file may hold the lock, and would get it in the instant in which a server stops."""
+    path, mine = str(tmp_path / "gpus"), os.getgid()
+    for dummy in range(2):
+        _gpu_locks.prepare(gpu_locks(path, LEFT), mine)
+        assert set(rights(path)) == {(mine, 0o640)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other groups")
+def test_servers_of_two_groups_on_shared_gpus_can_both_lock(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "gpus")
+    _gpu_locks.prepare(gpu_locks(path, ()))
+    assert rights(path) == [(0, 0o644)], "as earlier versions left them"
+    _gpu_locks.prepare(gpu_locks(path, ()), 4711)
+    assert rights(path) == [(4711, 0o640)]
+    _gpu_locks.prepare(gpu_locks(path, ()), 0)
+    assert rights(path) == [(4711, 0o640)], "root can read it anyway"
+    for group in (4712, 4711, 4712):
+        _gpu_locks.prepare(gpu_locks(path, ()), group)
+        assert rights(path) == [(4711, 0o644)]
