@@ -63,6 +63,8 @@ _TROUBLE = re.compile(
 )
 # What a server writes because it is asked how it is: no sign that it moves.
 _ACCESS = re.compile(r'INFO:\s+\S+:\d+ - "[A-Z]+ /')
+# With --log-requests a client's own words stand in the log: they say nothing about the server, and are not kept.
+_REQUEST = re.compile(r"\b(?:Receive|Finish): obj=|\b[A-Za-z]+(?:ReqInput|Request)\(")
 _UNANSWERED = re.compile(r"Health check failed\.")
 _SHUTTING_DOWN = re.compile(r"Health check request received during shutdown")
 
@@ -205,7 +207,7 @@ def _advance_one(state: LogState, line: str, now: float, since: float | None, re
         # What stood between the last old line and this one came, most likely, with the new process.
         last_old = max((i for i, kept in enumerate(state.doubtful) if time_stamp(kept) is not None), default=-1)
         state = dataclasses.replace(state, accepting=True, tail=state.doubtful[last_old + 1 :], doubtful=())
-    if _ACCESS.search(line[:_READ_LENGTH]):
+    if _ACCESS.search(line[:_READ_LENGTH]) or _REQUEST.search(line[:_READ_LENGTH]):
         return state
     if state.stage == "launch" and state.stamp is None and since is not None:
         state = dataclasses.replace(state, stamp=since)  # the launch began with the process

@@ -317,3 +317,30 @@ def test_a_line_behind_an_unfinished_bar_is_a_line_of_its_own() -> None:
     assert lines[1] == died
     state = after(lines)
     assert "scheduler died" in state.fatal
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "SIGQUIT received. signum=None",
+        "Scheduler hit an exception: Traceback",
+        "Health check request received during shutdown",
+        "Health check failed. Server couldn't get a response",
+        "Load weight begin. avail mem=94.00 GB",
+        "The server is fired up and ready to roll",
+        "server_args=ServerArgs(model_path='/m')",
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Receive: obj=GenerateReqInput(rid='a', text='{}')",
+        "Finish: obj=GenerateReqInput(rid='a'), out={{'text': '{}'}}",
+        "Receive: ChatCompletionRequest(messages=[{{'content': '{}'}}])",
+    ],
+)
+def test_what_a_client_asks_for_says_nothing_about_the_server(words: str, line: str) -> None:
+    before = advance(
+        LogState(), ["[2026-11-01 10:00:00] The server is fired up and ready to roll!"], 1.0, redact=redact
+    )
+    assert advance(before, ["[2026-11-01 10:00:01] " + line.format(words)], 2.0, redact=redact) == before
