@@ -32,6 +32,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import 
 
 UNREADABLE_SUFFIX = ".unreadable"
 Entry = t.TypeVar("Entry")
+Entry_co = t.TypeVar("Entry_co", covariant=True)
 
 
 def read(path: str) -> t.Any:
@@ -49,6 +50,38 @@ def units(document: t.Any, version: int, parse_entry: t.Callable[[t.Any], Entry]
         return {str(unit): parse_entry(item) for unit, item in document["units"].items()}
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise Unreadable(f"it is not what was written here ({str(error)[:120]})") from error
+
+
+class Change(t.Protocol[Entry_co]):
+    """What became of one change of one unit's entry."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def changed(self) -> bool: ...
+    @property
+    def before(self) -> Entry_co | None: ...
+    @property
+    def after(self) -> Entry_co | None: ...
+
+
+def returned(
+    found: Change[Entry], name: str, document: t.Callable[[Entry], t.Any], lines: t.Callable[[Entry | None], list[str]]
+) -> dict[str, t.Any]:
+    """A change as a module returns it; the entry under its name."""
+    before, after = ("".join(f"{line}\n" for line in lines(entry)) for entry in (found.before, found.after))
+    return {
+        "changed": found.changed,
+        "verdict": found.verdict,
+        "reason": found.reason,
+        name: document(found.after) if found.after is not None else None,
+        "problem": found.reason if found.failed else None,
+        "diff": {"before": before, "after": after},
+    }
 
 
 class LockedFile:

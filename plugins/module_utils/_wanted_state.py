@@ -60,13 +60,6 @@ class Wanted:
     def document(self) -> dict[str, t.Any]:
         return dataclasses.asdict(self)
 
-    def lines(self) -> list[str]:
-        """What a diff shows."""
-        said = [] if self.state is None else [f"{self.state}: {self.profile or 'what is installed'}, {self.outcome}"]
-        if self.pause is not None:
-            said.append(f"paused until {self.pause.until} by {self.pause.who}: {self.pause.reason}")
-        return said
-
 
 @dataclasses.dataclass(frozen=True)
 class WantedRequest:
@@ -227,5 +220,17 @@ def _written(file: _state_file.LockedFile | None, request: WantedRequest, path: 
     return WantedResult("written", f"{request.unit}: {words(entry)}.{aside}", False, True, former, entry)
 
 
+def lines(wanted: Wanted | None) -> list[str]:
+    """What a diff shows."""
+    if wanted is None:
+        return []
+    said = (
+        [] if wanted.state is None else [f"{wanted.state}: {wanted.profile or 'what is installed'}, {wanted.outcome}"]
+    )
+    if wanted.pause is not None:
+        said.append(f"paused until {wanted.pause.until} by {wanted.pause.who}: {wanted.pause.reason}")
+    return said
+
+
 def words(entry: Wanted | None) -> str:
-    return "; ".join(entry.lines()) if entry is not None and entry.lines() else "nothing is wanted"
+    return "; ".join(lines(entry)) or "nothing is wanted"

@@ -22,6 +22,7 @@ description:
     Only O(state=reset) replaces it.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
+  - cleanslate.gpu.node_state
 attributes:
   check_mode:
     support: full
@@ -42,11 +43,6 @@ options:
       - V(shown) changes nothing.
     type: str
     choices: [noted, cleared, begun, ended, reset, shown]
-    required: true
-  unit:
-    description:
-      - The systemd unit that runs the server, with its suffix.
-    type: str
     required: true
   revision:
     description:
@@ -109,10 +105,6 @@ options:
     type: float
     default: 14400
   path:
-    description:
-      - The file. The last part of its folder's path is made with mode 0755.
-      - The folder must belong to the user that the module runs as, and must not be writable by others.
-    type: path
     default: /var/lib/cleanslate/drift.json
 seealso:
   - module: cleanslate.gpu.sglang_wanted
@@ -211,15 +203,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory_file
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory_file, _state_file
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory import Limits, Memory
 from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory_file import MemoryRequest
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
-
-
-def _text(memory: Memory | None) -> str:
-    return "".join(f"{line}\n" for line in _drift_memory_file.lines(memory))
 
 
 def main() -> None:
@@ -264,14 +252,7 @@ def main() -> None:
     options["action"], options["outcome"] = options["action"] or "", options["outcome"] or ""
     request = MemoryRequest(limits=limits, **options)
     found = _drift_memory_file.change(request, path, boot_id(), BootClock(), check=module.check_mode)
-    result = {
-        "changed": found.changed,
-        "verdict": found.verdict,
-        "reason": found.reason,
-        "memory": found.after.view() if found.after is not None else None,
-        "problem": found.reason if found.failed else None,
-        "diff": {"before": _text(found.before), "after": _text(found.after)},
-    }
+    result = _state_file.returned(found, "memory", Memory.view, _drift_memory_file.lines)
     if found.failed:
         module.fail_json(msg=found.reason, **result)
     module.exit_json(**result)

@@ -22,6 +22,7 @@ description:
   - The file is replaced as a whole and flushed to the disk. Everybody may read it.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
+  - cleanslate.gpu.node_state
 attributes:
   check_mode:
     support: full
@@ -39,11 +40,6 @@ options:
       - V(shown) changes nothing.
     type: str
     choices: [serving, stopped, paused, resumed, shown]
-    required: true
-  unit:
-    description:
-      - The systemd unit that runs the server, with its suffix.
-    type: str
     required: true
   profile:
     description:
@@ -82,10 +78,6 @@ options:
     type: str
     default: ''
   path:
-    description:
-      - The file. The last part of its folder's path is made with mode 0755.
-      - The folder must belong to the user that the module runs as, and must not be writable by others.
-    type: path
     default: /var/lib/cleanslate/wanted.json
 seealso:
   - module: cleanslate.gpu.sglang_drift_memory
@@ -192,13 +184,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _wanted_state
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _state_file, _wanted_state
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._wanted_state import Wanted, WantedRequest
-
-
-def _text(wanted: Wanted | None) -> str:
-    return "".join(f"{line}\n" for line in wanted.lines()) if wanted is not None else ""
 
 
 def main() -> None:
@@ -232,14 +220,7 @@ def main() -> None:
     options["until"] = options["until"] or ""
     options["profile"] = options["profile"] or None
     found = _wanted_state.write(WantedRequest(**options), path, SystemClock(), check=module.check_mode)
-    result = {
-        "changed": found.changed,
-        "verdict": found.verdict,
-        "reason": found.reason,
-        "wanted": found.after.document() if found.after is not None else None,
-        "problem": found.reason if found.failed else None,
-        "diff": {"before": _text(found.before), "after": _text(found.after)},
-    }
+    result = _state_file.returned(found, "wanted", Wanted.document, _wanted_state.lines)
     if found.failed:
         module.fail_json(msg=found.reason, **result)
     module.exit_json(**result)
