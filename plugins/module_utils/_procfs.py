@@ -13,6 +13,8 @@ import errno
 import os
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import printable
+
 GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENOTDIR})
 SIGKILL_BIT = 0x100
 PF_EXITING = 0x4
@@ -67,7 +69,7 @@ def parse_stat(data: bytes) -> ProcStat:
         raise ValueError(f"/proc/PID/stat has {len(rest)} fields after the name, not {STAT_FIELDS} or more")
     return ProcStat(
         pid=int(data[:start]),
-        comm=text(data[start + 1 : end]),
+        comm=printable(text(data[start + 1 : end])),
         state=text(rest[0]),
         ppid=int(rest[1]),
         flags=int(rest[6]),

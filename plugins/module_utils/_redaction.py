@@ -12,6 +12,8 @@ import re
 import shlex
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import printable
+
 MASK = "********"
 
 # What the name of a secret ends in. Singular on purpose: max_tokens and num-draft-tokens are numbers.
@@ -111,4 +113,4 @@ def redact_argv(argv: t.Sequence[str]) -> str:
         line = shown[0]
     else:
         line = " ".join(part if part and re.match(r"^[\w@%+=:,./*-]+\Z", part) else shlex.quote(part) for part in shown)
-    return redact(line).replace("\n", "\\n").replace("\r", "\\r")
+    return printable(redact(line).replace("\n", "\\n").replace("\r", "\\r"))

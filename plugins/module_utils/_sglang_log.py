@@ -18,6 +18,8 @@ import re
 import time
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import printable
+
 Stage = t.Literal[
     "guard",
     "launch",
@@ -194,7 +196,7 @@ def _stage_of(line: str, state: LogState) -> Stage | None:
 
 def _keep(kept: tuple[str, ...], line: str, limit: int, redact: Redact) -> tuple[str, ...]:
     # Redacted before it is cut: half a key is still a secret.
-    return (*kept, redact(line[:_READ_LENGTH])[:LINE_LENGTH].rstrip())[-limit:]
+    return (*kept, printable(redact(line[:_READ_LENGTH])[:LINE_LENGTH]).rstrip())[-limit:]
 
 
 def _advance_one(state: LogState, line: str, now: float, since: float | None, redact: Redact) -> LogState:

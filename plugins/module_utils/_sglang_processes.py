@@ -25,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import 
     may_answer,
     owners_in_order,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import printable
 
 WORKER = re.compile(r"^sglang::scheduler")
 _RANK = re.compile(r"_(TP|PP|DP)(\d+)")
@@ -103,7 +104,7 @@ def read_process(pid: int, proc_root: str = "/proc") -> Process | None:
 
 def cmdline(pid: int, proc_root: str = "/proc") -> str:
     try:
-        return _text(f"{proc_root}/{pid}/cmdline").replace("\0", " ").strip()
+        return printable(_text(f"{proc_root}/{pid}/cmdline").replace("\0", " ").strip())
     except OSError:
         return ""
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import parse_stat
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK, redact, redact_argv
 
 KEY = "sk-Q7vv/abc+d3f=="
@@ -145,3 +146,16 @@ def test_a_long_run_of_quotes_takes_no_time() -> None:
     for run in ("''", '\\"', "\\'", '""', "\\''"):
         redact("api_key='" + run * 20_000 + " x")
     assert time.monotonic() - began < 5
+
+
+# What would set a terminal's title, clear it, turn the writing round or begin a line of its own.
+HOSTILE = "py\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2028d\x00"
+
+
+def test_a_title_that_a_process_gave_itself_cannot_draw_on_a_terminal() -> None:
+    shown = (redact_argv([HOSTILE]), redact_argv(["python3", HOSTILE]), parse_stat(stat_line(HOSTILE)).comm)
+    assert all(line.isprintable() for line in shown), shown
+
+
+def stat_line(comm: str) -> bytes:
+    return f"4711 ({comm}) S {' '.join(['1'] * 40)}\n".encode()
