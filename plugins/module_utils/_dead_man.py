@@ -26,7 +26,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import (
     what_it_said,
 )
 
-DeadManVerdict = t.Literal["armed", "disarmed", "not_armed", "would_arm", "would_disarm", "unsupported"]
+DeadManVerdict = t.Literal["armed", "disarmed", "not_armed", "would_arm", "would_disarm", "unguarded", "unsupported"]
 
 LEAST_AFTER, MOST_AFTER = 5, 7 * 86400  # seconds
 _PROPERTIES = ("LoadState", "ActiveState", "Description", "ActiveEnterTimestampMonotonic")
@@ -92,11 +92,13 @@ class DeadMan:
         self._name = timer_name(unit)
         self._timer = f"{self._name}.timer"
 
-    def arm(self, run_id: str, after: int, check_mode: bool = False) -> DeadManResult:
-        """Replaces one that is armed."""
+    def arm(self, run_id: str, after: int, check_mode: bool = False, guard: str | None = None) -> DeadManResult:
+        """Replaces one that is armed. guard: the program that systemd must run before the unit's own, or nothing is."""
         if not self._booted:
             return self._unsupported("systemd does not run this machine")
         before = self._look()
+        if guard is not None and not self._is_guarded(guard):
+            return self._unguarded(guard, before, check_mode)
         if check_mode:
             instead = f" in place of that of run {before.run_id}" if before is not None else ""
             return self._result("would_arm", f"Would start {self._unit} again after {after} s{instead}", changed=True)
@@ -147,6 +149,29 @@ class DeadMan:
         if now is None:
             return self._result("not_armed", f"No timer is armed for {self._unit}")
         return self._result("armed", f"A timer of run {now.run_id} starts {self._unit} again", now)
+
+    def _is_guarded(self, guard: str) -> bool:
+        """By what systemd has loaded: that is what a start would run, whatever the unit's file says by now."""
+        answer = self._systemd.show((self._unit,), ("ExecStartPre",)).get(self._unit, {})
+        return guard in answer.get("ExecStartPre", "").split()
+
+    def _unguarded(self, guard: str, before: Timer | None, check_mode: bool) -> DeadManResult:
+        """A unit that somebody wrote by hand, or none at all. An earlier timer for it would start it just the same."""
+        if before is not None and not check_mode:
+            self._clear()
+            left = self._look()
+            if left is not None:
+                reason = (
+                    f"The timer of run {before.run_id} could not be disarmed, and would start {self._unit}, which has "
+                    f"no start guard: systemctl stop '{self._timer}' on the node ends it"
+                )
+                return self._result("armed", reason, left, failed=True)
+        reason = (
+            f"No timer is armed: as systemd knows it, {self._unit} does not run its start guard ({guard}), and nothing "
+            "starts it unattended on GPUs that nobody has proved idle. If the controller is lost before the new server "
+            f"is started, {self._unit} stays down until relaunch.yml or start.yml is run again"
+        )
+        return self._result("unguarded", reason, changed=before is not None)
 
     def _argv(self, run_id: str, after: int) -> tuple[str, ...]:
         return (

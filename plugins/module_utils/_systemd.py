@@ -51,8 +51,10 @@ class Systemd:
             return []
         blocks = []
         for text in result.stdout.strip("\n").split("\n\n"):
-            pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-            block = {name: value for name, dummy, value in pairs}
+            block: dict[str, str] = {}
+            for name, dummy, value in (line.partition("=") for line in text.splitlines() if "=" in line):
+                # A unit's commands are a line each.
+                block[name] = f"{block[name]}\n{value}" if name in block else value
             if block:
                 blocks.append(block)
         return blocks

@@ -52,6 +52,11 @@ options:
       - Seconds until the unit is started, from 5 to 604800. Required with O(state=armed).
       - It has to be longer than the work takes at most, since it is started in the midst of that otherwise.
     type: int
+  guard:
+    description:
+      - Path of the program that the unit runs before each start to prove that its GPUs are free. With O(state=armed) a
+        timer is armed only where systemd runs that program before this unit, as what it starts must go through it.
+    type: path
   systemd_run:
     description:
       - Name or path of C(systemd-run).
@@ -75,6 +80,7 @@ EXAMPLES = r"""
     unit: sglang.service
     run_id: 20261129T201500Z-k3v9xz
     after: 3600
+    guard: /usr/local/lib/cleanslate/sglang.pyz
   become: true
 
 - name: It serves again
@@ -90,6 +96,8 @@ verdict:
   description:
     - V(armed), a timer will start the unit. V(disarmed), it was taken away. V(not_armed), there is none. V(would_arm)
       and V(would_disarm) in check mode.
+    - V(unguarded), the unit does not run O(guard) before its start, as one that was written by hand, so no timer may
+      start it. One that was armed was taken away. That is no failure.
     - V(unsupported), nothing can keep the time, since systemd does not run this machine or, with
       O(systemd_scope=user), this user. That is no failure.
     - The module fails with V(not_armed) where it could not be armed, and with V(armed) where it could not be disarmed.
@@ -142,6 +150,14 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._dead_man import De
 BOOTED = "/run/systemd/system"
 
 
+def is_run(scope: str) -> bool:
+    """Whether a systemd of this scope runs. A user's has its socket in the runtime folder."""
+    if scope == "system":
+        return os.path.isdir(BOOTED)
+    folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    return os.path.exists(os.path.join(folder, "systemd", "private"))
+
+
 def as_result(result: DeadManResult, before: DeadManResult | None) -> dict[str, t.Any]:
     """The public shape (RETURN)."""
     shown = dataclasses.asdict(result)
@@ -159,6 +175,7 @@ def main() -> t.NoReturn:
             "unit": {"type": "str", "required": True},
             "run_id": {"type": "str"},
             "after": {"type": "int"},
+            "guard": {"type": "path"},
             "systemd_run": {"type": "str", "default": "systemd-run"},
             "systemd_scope": {"type": "str", "choices": ["system", "user"], "default": "system"},
         },
@@ -176,15 +193,17 @@ def main() -> t.NoReturn:
         clock,
         scope=params["systemd_scope"],
         systemd_run=params["systemd_run"],
-        booted=os.path.isdir(BOOTED),
+        booted=is_run(params["systemd_scope"]),
     )
     before = timer.show()
     if params["state"] == "armed":
-        result = timer.arm(params["run_id"], params["after"], module.check_mode)
+        result = timer.arm(params["run_id"], params["after"], module.check_mode, params["guard"])
     elif params["state"] == "disarmed":
         result = timer.disarm(params["run_id"], module.check_mode)
     else:
         result = before
+    if result.verdict == "unguarded":
+        module.warn(result.reason)  # a task that went well shows no reason
     leave = module.fail_json if result.failed else module.exit_json
     leave(msg=result.reason, **as_result(result, before))
 

@@ -16,7 +16,7 @@ import layout
 import pytest
 import serving
 from inside import Inside, end_holders
-from playing import play, start
+from playing import HALVES, play, start
 
 UNIT = "sglang.service"
 TIMER = "cleanslate-dead-man-sglang.timer"
@@ -114,6 +114,31 @@ def test_a_run_that_comes_back_takes_its_timer_away(served: Inside) -> None:
     assert played.last("Disarm the dead-man timer").result["verdict"] == "disarmed"
     assert show(served, TIMER, "LoadState") == "not-found"
     assert serving.answers(served)
+
+
+def test_what_was_written_by_hand_gets_no_timer_and_its_successor_does(served: Inside) -> None:
+    """As the real systemd knows it: the unit that is there runs no guard."""
+    serving.serve(served, HALVES["ct101"]["gpus"])
+    first = play("relaunch.yml", "ct101")
+    assert first.code == 0, first.why()
+    assert first.last("Arm the dead-man timer").result["verdict"] == "unguarded"
+    second = play("relaunch.yml", "ct101")
+    assert second.code == 0, second.why()
+    assert second.last("Arm the dead-man timer").result["verdict"] == "armed"
+
+
+def test_a_pause_takes_the_timer_of_a_run_that_is_over_away(served: Inside) -> None:
+    pause = {"pause_minutes": 60, "pause_reason": "the rack is rewired"}
+    with controller_killed() as run_id:
+        beside = play("pause.yml", "ct101", extra=pause)
+        assert beside.code == 0, beside.why()
+        assert armed(served), "its lease stands: it may be at work"
+        unlock(run_id)
+        after = play("pause.yml", "ct101", extra=pause)
+        assert after.code == 0, after.why()
+    assert show(served, TIMER, "LoadState") == "not-found"
+    ended = play("pause.yml", "ct101", extra={"pause_minutes": 0})
+    assert ended.code == 0, ended.why()
 
 
 def test_firing_beside_a_running_server_does_nothing(served: Inside) -> None:

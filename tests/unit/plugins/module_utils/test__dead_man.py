@@ -150,6 +150,56 @@ def test_check_mode_changes_nothing(manager: Manager) -> None:
     assert manager.timer().show().run_id == "run-1"
 
 
+GUARD = "/usr/local/lib/cleanslate/sglang.pyz"
+RUNS_GUARD = (
+    f"{{ path=/usr/bin/python3 ; argv[]=/usr/bin/python3 -I {GUARD} --unit={UNIT} ; ignore_errors=no ; "
+    "start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }"
+)
+
+
+RUNS_ANOTHER = RUNS_GUARD.replace(GUARD, "/opt/site/notify.py")
+
+
+@pytest.mark.parametrize(
+    "before", [RUNS_GUARD, f"{RUNS_ANOTHER}\nExecStartPre={RUNS_GUARD}", f"{RUNS_GUARD}\nExecStartPre={RUNS_ANOTHER}"]
+)
+def test_a_unit_that_runs_its_guard_gets_its_timer(manager: Manager, before: str) -> None:
+    manager.loaded[UNIT] = {"LoadState": "loaded", "ActiveState": "active", "ExecStartPre": before}
+    assert manager.timer().arm("run-1", 3600, guard=GUARD).verdict == "armed"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        {},
+        {"LoadState": "loaded", "ExecStartPre": ""},
+        {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace("sglang.pyz", "other.pyz")},
+        {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace(GUARD, GUARD + ".staged")},
+    ],
+)
+def test_what_would_start_without_the_guard_is_not_started_unattended(manager: Manager, unit: dict[str, str]) -> None:
+    """A unit that somebody wrote by hand, one that is not there, and one of which systemd knows an older file."""
+    if unit:
+        manager.loaded[UNIT] = {"ActiveState": "active", **unit}
+    result = manager.timer().arm("run-1", 3600, guard=GUARD)
+    assert (result.verdict, result.changed, result.failed) == ("unguarded", False, False)
+    assert manager.made() == []
+    for text in (GUARD, UNIT, "stays down until relaunch.yml or start.yml is run again"):
+        assert text in result.reason
+
+
+def test_an_earlier_timer_for_it_goes_too(manager: Manager) -> None:
+    manager.timer().arm("run-1", 3600)
+    would = manager.timer().arm("run-2", 3600, check_mode=True, guard=GUARD)
+    assert (would.verdict, would.changed, TIMER in manager.loaded) == ("unguarded", True, True)
+    result = manager.timer().arm("run-2", 3600, guard=GUARD)
+    assert (result.verdict, result.changed, TIMER in manager.loaded) == ("unguarded", True, False)
+    manager.timer().arm("run-3", 3600)
+    manager.broken["stop"] = CommandResult(("systemctl", "stop"), 1, "", "Connection timed out", 0.1)
+    stuck = manager.timer().arm("run-4", 3600, guard=GUARD)
+    assert (stuck.verdict, stuck.failed, stuck.run_id) == ("armed", True, "run-3")
+
+
 def test_what_systemd_refuses_is_told_before_anything_is_stopped(manager: Manager) -> None:
     manager.broken["systemd-run"] = CommandResult(("systemd-run",), 1, "", "Access denied", 0.1)
     result = manager.timer().arm("run-1", 3600)

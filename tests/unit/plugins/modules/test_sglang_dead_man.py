@@ -49,3 +49,14 @@ def test_arming_needs_to_know_who_and_when(tmp_path: pathlib.Path, missing: str)
     result = run(tmp_path, state="armed", **given)
     assert result["failed"]
     assert missing in result["msg"]
+
+
+def test_whether_a_users_systemd_runs_is_told_by_its_socket(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's own says nothing about it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert run(tmp_path, systemd_scope="user")["verdict"] == "unsupported"
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd" / "private").touch()
+    assert run(tmp_path, systemd_scope="user")["verdict"] == "not_armed"
