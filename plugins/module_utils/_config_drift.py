@@ -105,6 +105,8 @@ def _scalar(text: str, number: int) -> t.Any:
     for candidate in (text.strip(), re.sub(r"\s+#.*", "", text).strip()):
         try:
             return json.loads(candidate)
+        except RecursionError:
+            raise NotUnderstood(f"the value on line {number} is nested too deeply") from None
         except ValueError:
             plain = candidate
     if plain[:1] in tuple('[{&*!|>%@`"'):

@@ -19,6 +19,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult, Runner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_unit, shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import (
     QUERY_TIMEOUT,
     Systemd,
@@ -30,7 +31,6 @@ DeadManVerdict = t.Literal["armed", "disarmed", "not_armed", "would_arm", "would
 
 LEAST_AFTER, MOST_AFTER = 5, 7 * 86400  # seconds
 _PROPERTIES = ("LoadState", "ActiveState", "Description", "ActiveEnterTimestampMonotonic")
-_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service\Z")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 _DESCRIPTION = re.compile(r"Start (\S+) again (\d+) s after run (\S+) armed this\Z")
 
@@ -59,12 +59,11 @@ class DeadManResult:
 
 def check_names(unit: str, run_id: str | None, after: int | None) -> None:
     """ValueError: a sentence that names the option and its value."""
-    if not _UNIT.match(unit) or unit.startswith("-"):
-        raise ValueError(f"unit is {unit!r}, which is no name of a service with its suffix, such as sglang.service")
+    check_unit("unit", unit)
     if run_id is not None and not _RUN_ID.match(run_id):
-        raise ValueError(f"run_id is {run_id!r}; it has to be 1 to 128 letters, digits, dots, colons or dashes")
+        raise ValueError(f"run_id is {shown(run_id)}; it has to be 1 to 128 letters, digits, dots, colons or dashes")
     if after is not None and not LEAST_AFTER <= after <= MOST_AFTER:
-        raise ValueError(f"after is {after}; it has to be between {LEAST_AFTER} and {MOST_AFTER} seconds")
+        raise ValueError(f"after is {shown(after)}; it has to be between {LEAST_AFTER} and {MOST_AFTER} seconds")
 
 
 def timer_name(unit: str) -> str:

@@ -12,7 +12,6 @@ Pure: an entry, a moment, and the entry after it. Where two readings of time are
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import age_words
@@ -24,10 +23,12 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import (
     read_iso,
     read_moment,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import shown
 
 HeldBackBy = t.Literal["gave_up", "backoff", "budget"]
 OUTCOMES = ("ready", "failed")
 ACTIONS = ("release", "relaunch")
+LONGEST = 366 * 86400.0  # seconds
 KEPT = 50  # remediations that are remembered
 
 
@@ -46,10 +47,13 @@ class Limits:
         """What is wrong with them, as a sentence."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-                return f"{field.name} is {value!r}: it must be a number, and not below 0"
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not 0 <= value <= LONGEST:
+                return f"{field.name} is {shown(value)}: it must be a number from 0 to {LONGEST:.0f}"
         if self.max_remediations != int(self.max_remediations) or self.max_remediations > KEPT // 2:
-            return f"max_remediations is {self.max_remediations}: it must be a whole number from 0 to {KEPT // 2}"
+            return (
+                f"max_remediations is {shown(self.max_remediations)}: it must be a whole number from 0 to {KEPT // 2}"
+            )
         if self.confirm_within < 2 * self.confirm_after:
             return (
                 f"confirm_within is {self.confirm_within:g} s and confirm_after {self.confirm_after:g} s: two looks"
@@ -191,7 +195,7 @@ def parse_entry(item: t.Any) -> Memory:
         backoff, gave_up = item["backoff"], item["gave_up"]
         if backoff is not None:
             seconds = backoff["seconds"]
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST:
                 raise ValueError(f"backoff is {seconds!r} seconds")
             backoff = Backoff(read_moment(backoff), float(seconds))
         if gave_up is not None:

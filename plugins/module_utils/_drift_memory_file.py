@@ -22,6 +22,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory impor
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import ID, clean
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import Moment, moment
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import MOST, path_fault
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import shown as words_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._wanted_state import UNIT
 from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, Unreadable
@@ -86,6 +88,8 @@ def refusal(request: MemoryRequest) -> str | None:
         return f"unit is {request.unit[:80]!r}: give its name with the suffix, as in sglang.service"
     if request.state in COMPARED and request.revision is None:
         return f"revision is missing: state {request.state} takes that of the memory on which was decided (0: none yet)"
+    if request.revision is not None and not 0 <= request.revision <= MOST:
+        return f"revision is {words_of(request.revision)}: it must be between 0 and {MOST}"
     if request.state == "noted" and not _KEY.fullmatch(request.key):
         return f"key is {request.key[:80]!r}: 1 to 400 printable characters are needed, the key of the decision"
     if request.state in ("begun", "ended") and not ID.fullmatch(request.run_id):
@@ -102,8 +106,8 @@ def change(
 ) -> MemoryResult:
     """One change of one unit's entry. clock.monotonic must count from the boot (BootClock). Never raises."""
     wrong = refusal(request)
-    if wrong is None and not os.path.isabs(path):
-        wrong = f"path is {path!r}; it must be absolute"
+    if wrong is None:
+        wrong = path_fault("path", path)
     if wrong is None and boot_id is None:
         wrong = "cannot tell which boot this is (/proc/sys/kernel/random/boot_id), so nothing can be dated"
     if wrong is not None or boot_id is None:

@@ -21,6 +21,7 @@ import stat
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_number, check_path, shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_record_file import RecordError, failure, opened
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_records import moment
@@ -29,7 +30,8 @@ FOLDER = "evidence"
 INDEX = "index.json"
 VERSION = 1
 SMALLEST_BYTES = 1 << 16
-_RUN_ID = re.compile(r"[A-Za-z0-9_.:@+-]{1,100}\Z")
+MOST_BYTES = 1 << 40
+_RUN_ID = re.compile(r"[A-Za-z0-9_.:@+][A-Za-z0-9_.:@+-]{0,99}\Z")
 _MOST_OF_ONE_RUN = 99
 _LONGEST_REASON = 200  # characters of one part's error in the sentence; all of it stands in the index
 _CUT = "\n[... cut here: the limit of the evidence folder was reached ...]\n"
@@ -97,13 +99,15 @@ class Request:
         """A sentence where an option cannot be meant."""
         for name, text in (("run_id", self.run_id), ("unit", self.unit)):
             if not _RUN_ID.match(text) or text.startswith("."):
-                return f"{name} is {text!r}: it must be 1 to 100 letters, digits and _.:@+- and not begin with a dot."
-        if not self.folder.startswith("/"):
-            return f"dir is {self.folder!r}, which is not an absolute path."
-        if not 1 <= self.keep <= 1000:
-            return f"keep is {self.keep}: it must be between 1 and 1000 folders."
-        if self.max_bytes < SMALLEST_BYTES:
-            return f"max_bytes is {self.max_bytes}: less than {SMALLEST_BYTES} bytes hold no evidence."
+                return (
+                    f"{name} is {shown(text)}: it must be 1 to 100 letters, digits and _.:@+- and not begin with a dot."
+                )
+        try:
+            check_path("dir", self.folder)
+            check_number("keep", self.keep, 1, 1000)
+            check_number("max_bytes", self.max_bytes, SMALLEST_BYTES, MOST_BYTES)
+        except ValueError as error:
+            return str(error)
         if not 0 < self.timeout <= 3600:
             return f"timeout is {self.timeout:g}: it must be above 0 and at most 3600 seconds."
         return None

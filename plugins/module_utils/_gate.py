@@ -26,12 +26,15 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, PortOwner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import look_until_complete
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import MOST, check_number
 
 SCAN_INTERVAL = 2.0  # seconds between scans while memory is high: they only name who holds it
 KILLED_RECENTLY = 180.0  # seconds in which what was killed may still be giving memory back
 FALLING_WINDOW = 10.0  # seconds for which a decrease counts as still going on
 # The inode of the first PID namespace is the same on every Linux (PROC_PID_INIT_INO).
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
+
+MOST_SAMPLES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +62,8 @@ class GateOptions:
                 "be idle "
                 f"(expected_count is {count}, expected_uuids is {list(uuids)})."
             )
-        for name, least in (("max_used_mib", 0), ("settled_mib", 0), ("samples", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}: it has to be at least {least}.")
+        for name, least, most in (("max_used_mib", 0, MOST), ("settled_mib", 0, MOST), ("samples", 1, MOST_SAMPLES)):
+            check_number(name, getattr(self, name), least, most)
         if not 0.01 <= self.interval <= 60:
             raise ValueError(f"interval is {self.interval:g}: it has to be between 0.01 and 60 seconds.")
         if not 0 <= self.timeout <= 86400:

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import read_ladder
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._pair_proof import is_namespace
 
 LONGEST_STOP = 3600.0
@@ -42,6 +43,6 @@ def release_options(params: t.Mapping[str, t.Any], check_mode: bool) -> ReleaseO
     namespace = params["node_pid_namespace"]
     if namespace is not None and not is_namespace(namespace):
         raise ValueError(
-            f"node_pid_namespace is {namespace!r}: it has to be what `readlink /proc/1/ns/pid` prints on the node."
+            f"node_pid_namespace is {shown(namespace)}: it has to be what `readlink /proc/1/ns/pid` prints on the node."
         )
     return ReleaseOptions(read_ladder(params["ladder"]), respawn_watch, check_mode)

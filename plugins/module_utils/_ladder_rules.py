@@ -19,6 +19,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
     PortOwner,
     StaleNode,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import describe_owner, strangers
 
 ReleaseVerdict = t.Literal[
@@ -113,7 +114,7 @@ def read_ladder(rungs: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[Rung, ...]:
         name = name[3:] if name.startswith("SIG") else name
         if name not in SIGNALS:
             raise ValueError(
-                f"ladder rung {number}: signal {rung.get('signal')!r} is none of {', '.join(SIGNALS)} (by name)."
+                f"ladder rung {number}: signal {shown(rung.get('signal'))} is none of {', '.join(SIGNALS)} (by name)."
             )
         wait = float(rung.get("wait") or 0)
         if not 0 <= wait <= LONGEST_RUNG:
@@ -178,6 +179,8 @@ def quiet_verdict(scan: HolderScan) -> tuple[ReleaseVerdict, str]:
     foreign = [holder for holder in scan.holders if uses_gpus(holder)]
     if foreign:
         return "foreign", "No target holds a GPU device, but others compute on these GPUs and were left alone"
+    if any(holder.disposition == "protected" and holder.computes for holder in scan.holders):
+        return "free", "No target holds a GPU device, but protected processes compute and were left alone"
     return "free", "No target holds a GPU device"
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
 import typing as t
 
@@ -39,6 +38,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records impo
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import path_fault
 from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, Unreadable
 
 State = t.Literal["held", "released", "shown"]
@@ -296,8 +296,8 @@ def _attempt(request: LeaseRequest, path: str, boot_id: str, clock: Clock, write
 def lease(request: LeaseRequest, path: str, boot_id: str | None, clock: Clock, *, check: bool = False) -> LeaseResult:
     """Take, renew, give back or show. clock.monotonic must be the same for all processes (BootClock). Never raises."""
     wrong = refusal(request)
-    if wrong is None and not os.path.isabs(path):
-        wrong = f"path is {path!r}; it must be absolute"
+    if wrong is None:
+        wrong = path_fault("path", path)
     if wrong is None and (boot_id is None or not re.fullmatch(r"[0-9A-Za-z-]{1,64}", boot_id)):
         wrong = "cannot tell which boot this is (/proc/sys/kernel/random/boot_id), so no lease can be dated"
     if wrong is not None or boot_id is None:

@@ -20,7 +20,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import 
 VERSION = 1
 KEPT = 86400.0  # seconds for which a lease that has ended is remembered, so that its owner can be told
 LONGEST_TEXT = 200
-ID = re.compile(r"[A-Za-z0-9_.:@+-]{1,128}")
+ID = re.compile(r"[A-Za-z0-9_.:@+][A-Za-z0-9_.:@+-]{0,127}")
 Gpus = tuple[str, ...]
 
 

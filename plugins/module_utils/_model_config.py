@@ -12,7 +12,6 @@ A number that is not in the file is None: the class of the model may have a defa
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import typing as t
 
@@ -20,6 +19,7 @@ import typing as t
 _TEXT_CONFIGS = ("thinker_config", "llm_config", "language_config", "text_config")
 # The first that is there is the length.
 _LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
+_MOST = 1e15  # of anything that a model has
 _OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers")
 # Architectures for which SGLang makes the draft model out of the target itself.
 _OWN_DRAFT = re.compile(
@@ -90,7 +90,7 @@ def _text_config(top: t.Mapping[str, t.Any], architecture: str) -> t.Mapping[str
 def _number(config: t.Mapping[str, t.Any], *names: str) -> int | None:
     for name in names:
         value = config.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _MOST:
             return int(value)
     return None
 
@@ -103,7 +103,8 @@ def _rope_factor(text: t.Mapping[str, t.Any]) -> float:
     if "original_max_position_embeddings" in scaling or scaling.get("rope_type") == "llama3":
         return 1.0
     factor = scaling.get("factor", 1)
-    return float(factor) if isinstance(factor, (int, float)) and not isinstance(factor, bool) and factor > 0 else 1.0
+    known = isinstance(factor, (int, float)) and not isinstance(factor, bool) and 0 < factor < _MOST
+    return float(factor) if known else 1.0
 
 
 def _fp8_block(top: t.Mapping[str, t.Any], text: t.Mapping[str, t.Any]) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import typing as t
@@ -57,7 +58,8 @@ class Launch:
         if value is None or isinstance(value, bool):
             return default
         found = _COUNT.fullmatch(str(value).strip())
-        return int(float(found.group(1)) * _SUFFIXES[found.group(2)]) if found else None
+        count = float(found.group(1)) * _SUFFIXES[found.group(2)] if found else math.inf
+        return int(count) if math.isfinite(count) else None
 
     def place(self, path: str) -> tuple[str, str]:
         """Where on this node a model is, or else why it cannot be looked at."""

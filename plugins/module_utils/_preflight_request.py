@@ -8,15 +8,23 @@
 
 from __future__ import annotations
 
-import math
-import os
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._model_reading import ModelReader
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    check_line,
+    check_number,
+    check_path,
+    check_program,
+    check_seconds,
+    check_unit,
+    is_variable,
+    shown,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch import Launch
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import canonical_args
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import canonical_args, check_text
 
 LAUNCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "profile": {
@@ -43,17 +51,22 @@ LAUNCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 def check_timeouts(params: t.Mapping[str, t.Any], *names: str) -> None:
     """ValueError where one of these is no sensible number of seconds."""
     for name in names:
-        if not (math.isfinite(params[name]) and params[name] > 0):
-            raise ValueError(f"{name} is {params[name]:g}; it must be a number of seconds above 0.")
+        check_seconds(name, params[name])
 
 
 def launch_of(params: t.Mapping[str, t.Any], clock: Clock, account: Account | None) -> Launch | None:
     """None where no profile was given. ValueError with a sentence. account: as whom models are read."""
     check_timeouts(params, "parser_timeout", "model_timeout")
     for name in ("min_free_mib", "min_shm_mib"):
-        if params[name] < 0:
-            raise ValueError(f"{name} is {params[name]}; it must be 0 or more.")
-    if params["unit_text"] and not os.path.basename(params["unit"]):
+        check_number(name, params[name], 0)
+    if params["unit"]:
+        check_unit("unit", params["unit"])
+    for name in ("python", "volumes"):
+        for entry in params[name] or ():
+            check_line(f"an entry of {name}", entry)
+    for program in params["python"][:1]:
+        check_program("python", program)
+    if params["unit_text"] and not params["unit"]:
         raise ValueError("unit_text is given, but unit is empty; name the unit that it is for, as in sglang.service.")
     profile = params["profile"]
     if profile is None:
@@ -62,9 +75,14 @@ def launch_of(params: t.Mapping[str, t.Any], clock: Clock, account: Account | No
         options = canonical_args(profile["args"])
     except ValueError as error:
         raise ValueError(f"profile.args: {error}") from None
+    for argument in profile["argv"]:
+        check_line("an entry of profile.argv", argument)
+    for variable, value in profile["env"].items():
+        if not is_variable(str(variable)):
+            raise ValueError(f"profile.env has {shown(str(variable))}, which can be no name of a variable.")
+        check_text(f"profile.env: {variable}", str(value))  # which does not show the value
     for folder in params["folders"]:
-        if not os.path.isabs(folder):
-            raise ValueError(f"folders holds {folder!r}, which is not an absolute path.")
+        check_path("an entry of folders", folder)
     return Launch(
         options=options,
         argv=tuple(profile["argv"]),

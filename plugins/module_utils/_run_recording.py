@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _metrics_text
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_number, check_path
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_record_file import (
     NAME,
     RecordError,
@@ -31,6 +32,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._run_records import
     runs_of,
 )
 
+LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 40  # of one file; less holds too few runs
 MOST_READ = 64 << 20  # bytes of all files together; with the defaults of the role everything
 Verdict = t.Literal["recorded", "would_record", "shown", "not_recorded", "not_counted", "refused"]
 
@@ -46,13 +48,13 @@ class Keeping:
 
     def check(self) -> None:
         """RecordRefused with a sentence where an option cannot be meant."""
-        for name, path in (("dir", self.folder), ("metrics_dir", self.metrics_dir or "/")):
-            if not path.startswith("/"):
-                raise RecordRefused(f"{name} is {path!r}, which is not an absolute path.")
-        if self.max_bytes < 1 << 16:
-            raise RecordRefused(f"max_bytes is {self.max_bytes}: a file of less than 65536 bytes holds too few runs.")
-        if not 1 <= self.keep <= 1000:
-            raise RecordRefused(f"keep is {self.keep}: it must be between 1 and 1000 files.")
+        try:
+            check_path("dir", self.folder)
+            check_path("metrics_dir", self.metrics_dir or "/")
+            check_number("max_bytes", self.max_bytes, LEAST_BYTES, MOST_BYTES)
+            check_number("keep", self.keep, 1, 1000)
+        except ValueError as error:
+            raise RecordRefused(str(error)) from error
 
 
 @dataclasses.dataclass(frozen=True)

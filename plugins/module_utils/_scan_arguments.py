@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import typing as t
 
@@ -16,6 +15,16 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes impor
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope, ScopeName
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    SUFFIXES,
+    check_host,
+    check_line,
+    check_path,
+    check_seconds,
+    check_unit,
+    check_vmid,
+    shown,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ANY_ADDRESS, Port
 
 SCOPES = ("unit", "own", "lxc", "all")
@@ -37,8 +46,9 @@ SCAN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "host": {"type": "str", "default": ANY_ADDRESS},
 }
 
-_UNIT_SUFFIXES = (".service", ".scope", ".socket", ".slice", ".target", ".mount", ".timer")
 _CONTAINER_LEAST = 12
+_CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+LONGEST_SCAN = 3600.0
 
 
 def scan_request(params: t.Mapping[str, t.Any], proc_root: str = "/proc") -> ScanRequest:
@@ -57,23 +67,23 @@ def scan_request(params: t.Mapping[str, t.Any], proc_root: str = "/proc") -> Sca
     if not lists["devices"]:
         raise ValueError(f"devices is empty; give at least one glob, for example {NVIDIA_GLOB}.")
     for pattern in lists["devices"]:
-        if not pattern.startswith("/"):
-            raise ValueError(f"devices holds {pattern!r}, which is not an absolute path.")
+        check_path("an entry of devices", pattern)
+    units = tuple(unit if unit.endswith(SUFFIXES) else f"{unit}.service" for unit in lists["units"])
+    _names(lists, units)
     _relations(name, lists, bool(params.get("allow_foreign")))
-    timeout = float(params["scan_timeout"])
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise ValueError(f"scan_timeout is {timeout:g}; it must be a number of seconds above 0.")
+    timeout = check_seconds("scan_timeout", float(params["scan_timeout"]), most=LONGEST_SCAN)
     majors = params.get("majors")
     for major in majors or ():
         if not 0 < major < 4096:
-            raise ValueError(f"majors holds {major}; a device major lies between 1 and 4095.")
+            raise ValueError(f"majors holds {shown(major)}; a device major lies between 1 and 4095.")
     number = params.get("port")
     if number is not None and not 0 < number < 65536:
-        raise ValueError(f"port is {number}; a port lies between 1 and 65535.")
+        raise ValueError(f"port is {shown(number)}; a port lies between 1 and 65535.")
+    host = check_host("host", params.get("host") or ANY_ADDRESS)
     return ScanRequest(
         scope=Scope(
             name=t.cast(ScopeName, name),
-            units=tuple(unit if unit.endswith(_UNIT_SUFFIXES) else f"{unit}.service" for unit in lists["units"]),
+            units=units,
             containers=lists["containers"],
             lxc=lists["lxc"],
             protect=lists["protect"],
@@ -85,8 +95,26 @@ def scan_request(params: t.Mapping[str, t.Any], proc_root: str = "/proc") -> Sca
         timeout=timeout,
         proc_root=proc_root,
         systemd_scope=params.get("systemd_scope") or "system",
-        port=None if number is None else Port(number, params.get("host") or ANY_ADDRESS),
+        port=None if number is None else Port(number, host),
     )
+
+
+def _names(lists: t.Mapping[str, tuple[str, ...]], units: tuple[str, ...]) -> None:
+    """Names that could belong to nothing: a slip in one would mean that nothing is stopped or protected by it."""
+    for unit in units:
+        check_unit("an entry of units", unit, SUFFIXES)
+    for name in lists["containers"]:
+        if not _CONTAINER.fullmatch(name):
+            raise ValueError(f"containers holds {shown(name)}, which can be no name and no id of a container.")
+    for vmid in lists["lxc"]:
+        check_vmid("lxc", vmid)
+    for key in ("protect", "allow_protected"):
+        for name in lists[key]:
+            check_line(f"an entry of {key}", name)
+            if "/" in name and not name.startswith("/"):
+                raise ValueError(
+                    f"{key} holds {shown(name)}; give the name of a program, its absolute path, or the name of a unit."
+                )
 
 
 def _relations(name: str, lists: t.Mapping[str, tuple[str, ...]], allow_foreign: bool) -> None:
@@ -112,4 +140,4 @@ def _relations(name: str, lists: t.Mapping[str, tuple[str, ...]], allow_foreign:
             raise ValueError(f"containers holds {wanted!r}; give at least {_CONTAINER_LEAST} characters of an id.")
     for uuid in gpus:
         if not is_gpu_uuid(uuid):
-            raise ValueError(f"gpus holds {uuid!r}, which is no GPU UUID; `nvidia-smi -L` lists them.")
+            raise ValueError(f"gpus holds {shown(uuid)}, which is no GPU UUID; `nvidia-smi -L` lists them.")

@@ -9,10 +9,20 @@
 from __future__ import annotations
 
 import datetime
-import math
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import Runner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    check_host,
+    check_line,
+    check_path,
+    check_program,
+    check_unit,
+    odd_character,
+    shown,
+)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_seconds as check_one
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK, redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import HealthLook, Target
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Opener, check_key
@@ -40,28 +50,33 @@ SGLANG_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "request_timeout": {"type": "float", "default": 25.0},
     "with_server_info": {"type": "bool", "default": False},
 }
-_LONGEST = 7 * 86400.0
+_MOST_WORKERS = 1024
+_LAST_MOMENT = 253402300800.0  # the year 10000, which dates in text end before
 
 
 def check_seconds(params: t.Mapping[str, t.Any], *names: str, zero: bool = False) -> None:
     """ValueError with a sentence where one of these options is no sensible number of seconds."""
     for name in names:
-        value = params[name]
-        if not math.isfinite(value) or value > _LONGEST or value < 0 or (value == 0 and not zero):
-            least = "0 or more" if zero else "above 0"
-            raise ValueError(f"{name} is {value:g}: it must be {least} and at most {_LONGEST:g} seconds.")
+        check_one(name, params[name], zero=zero)
 
 
 def target_of(params: t.Mapping[str, t.Any]) -> Target:
     """The server that the options name. ValueError with a sentence where they cannot be meant."""
-    unit = (params["unit"] or "").strip()
-    if unit and "." not in unit:
-        raise ValueError(f'unit is "{unit}": give its name with the suffix, as in {unit}.service.')
+    unit = params["unit"] or ""
+    if unit:
+        check_unit("unit", unit)
+    check_program("systemctl", params["systemctl"])
+    check_host("host", params["host"])
     if not 1 <= params["port"] <= 65535:
-        raise ValueError(f"port is {params['port']}: it must be a number from 1 to 65535.")
+        raise ValueError(f"port is {shown(params['port'])}: it must be a number from 1 to 65535.")
+    check_line("served_model_name", params["served_model_name"] or "")
+    if params["log_file"]:
+        check_path("log_file", params["log_file"])
     workers = params["expected_workers"]
-    if workers is not None and workers < 1:
-        raise ValueError(f"expected_workers is {workers}: give at least 1, or leave it out to expect no number.")
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise ValueError(
+            f"expected_workers is {shown(workers)}: give 1 to {_MOST_WORKERS}, or leave it out to expect no number."
+        )
     check_seconds(params, "request_timeout")
     check_key(params["api_key"] or None)
     return Target(
@@ -72,6 +87,35 @@ def target_of(params: t.Mapping[str, t.Any]) -> Target:
         expected_workers=workers,
         request_timeout=params["request_timeout"],
     )
+
+
+def check_wait(params: t.Mapping[str, t.Any]) -> None:
+    """The options of a wait that are no times. ValueError with a sentence."""
+    position = params["log_position"]
+    if position is not None and not _is_position(position):
+        raise ValueError(
+            f"log_position is {shown(position)}; it must be what sglang_health_info returned under that name."
+        )
+    since = params["log_since"]
+    if since is not None and not 0 <= since < _LAST_MOMENT:
+        raise ValueError(f"log_since is {shown(since)}: it must be seconds since the epoch.")
+    check_line("profile", params["profile"] or "")
+    for name in ("starts_file", "guard_file"):
+        if params[name]:
+            check_path(name, params[name])
+    for uuid in params["expected_uuids"]:
+        if not is_gpu_uuid(uuid):
+            raise ValueError(
+                f"expected_uuids contains {shown(uuid)}, which is no GPU UUID; `nvidia-smi -L` lists them."
+            )
+
+
+def _is_position(position: t.Mapping[str, t.Any]) -> bool:
+    if "cursor" in position:
+        cursor = position["cursor"]
+        return isinstance(cursor, str) and odd_character(cursor) is None
+    numbers = [position.get("inode"), position.get("offset")]
+    return all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
 
 
 def redactor(secrets: t.Iterable[str | None]) -> Redact:

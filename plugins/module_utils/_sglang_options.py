@@ -18,7 +18,8 @@ import json
 import math
 import re
 import typing as t
-import unicodedata
+
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import odd_character, shown
 
 # Names that SGLang's parser takes for one option; the first is what is written.
 SPELLINGS = (
@@ -92,20 +93,14 @@ REFUSED_BY_CONFIG = SWITCHES | {
 }
 SECRETS = frozenset({"api-key", "admin-api-key"})
 _KEY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_JOINERS = "\u200c\u200d"  # part of ordinary words in some scripts
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def check_text(where: str, value: str) -> str:
     """ValueError for text that cannot stand in one line of a config file or unit."""
-    for character in value:
-        category = unicodedata.category(character)
-        odd = category in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
-        if odd or ord(character) & 0xFFFE == 0xFFFE:
-            what = {"\n": "a newline", "\r": "a carriage return", "\0": "a NUL", "\t": "a tab"}.get(
-                character, f"the character U+{ord(character):04X}"
-            )
-            raise ValueError(f"{where} contains {what}, which neither a config file nor a unit can carry; remove it.")
+    odd = odd_character(value)
+    if odd:
+        raise ValueError(f"{where} contains {odd}, which neither a config file nor a unit can carry; remove it.")
     return value
 
 
@@ -119,7 +114,9 @@ def canonical_args(args: t.Any) -> dict[str, t.Any]:
         name = str(key).replace("_", "-")
         name = name[2:] if name.startswith("--") else name
         if not isinstance(key, str) or not _KEY.fullmatch(name):
-            raise ValueError(f"{key!r} is not the name of an SGLang option: letters, digits and dashes, as in tp-size.")
+            raise ValueError(
+                f"{shown(key)} is not the name of an SGLang option: letters, digits and dashes, as in tp-size."
+            )
         if name == "config":
             raise ValueError("config is the file that is written here; it cannot name another one.")
         name = CANONICAL.get(name, name)
@@ -150,7 +147,9 @@ def plain(name: str, value: t.Any) -> t.Any:
     if isinstance(value, str):
         text = check_text(name, str(value))
         if name not in SECRETS and text.startswith("-") and not _NUMBER.fullmatch(text):
-            raise ValueError(f"{name} is {text!r}: SGLang would take a value that begins with a dash for an option.")
+            raise ValueError(
+                f"{name} is {shown(text)}: SGLang would take a value that begins with a dash for an option."
+            )
         return text
     if isinstance(value, t.Sequence) and not isinstance(value, (bytes, bytearray)):
         items = [plain(name, item) for item in value]

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import typing as t
 
@@ -17,8 +18,11 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import
 
 QUICK_TIMEOUT = 5.0  # for what the HTTP process answers by itself
 _COUNTERS = ("sglang:generation_tokens_total", "sglang:prompt_tokens_total")
-_METRIC = re.compile(r"^(sglang:\w+)(?:\{[^}]*\})?\s+([0-9.eE+-]+)", re.MULTILINE)
+_METRIC = re.compile(r"^(sglang:\w+)(?:\{.*\})?[ \t]*(\S*)", re.MULTILINE)
+# No sign: requests and tokens are counted.
+_AMOUNT = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _PROMPT = "Hello"
+_MOST = 1e15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,15 +127,22 @@ def ask_generation(opener: Opener, model: str, timeout: float) -> Generation:
     return Generation(False, answer if native.status in (404, 422, 400) else native)
 
 
+def _counted(value: t.Any) -> int:
+    """A number of requests or tokens. ValueError where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MOST:
+        raise ValueError("it is no number of requests")
+    return int(value)
+
+
 def _load_from_loads(data: t.Any) -> Load | None:
     loads = data.get("loads") if isinstance(data, dict) else None
     if not isinstance(loads, list) or not loads or not all(isinstance(load, dict) for load in loads):
         return None
     try:
         return Load(
-            running=sum(int(load["num_running_reqs"]) for load in loads),
-            queued=sum(int(load["num_waiting_reqs"]) for load in loads),
-            tokens=tuple(float(load["num_used_tokens"]) for load in loads),
+            running=sum(_counted(load["num_running_reqs"]) for load in loads),
+            queued=sum(_counted(load["num_waiting_reqs"]) for load in loads),
+            tokens=tuple(float(_counted(load["num_used_tokens"])) for load in loads),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -140,14 +151,13 @@ def _load_from_loads(data: t.Any) -> Load | None:
 def _load_from_metrics(text: str) -> Load | None:
     sums: dict[str, float] = {}
     for name, value in _METRIC.findall(text):
-        try:
-            sums[name] = sums.get(name, 0.0) + float(value)
-        except ValueError:
-            continue
-    if not sums:
+        # One rank that tells no number makes the sum of all unknown: it stays NaN.
+        sums[name] = sums.get(name, 0.0) + (float(value) if _AMOUNT.fullmatch(value) else math.nan)
+    known = {name: value for name, value in sums.items() if math.isfinite(value)}
+    if not known:
         return None
-    running, queued = sums.get("sglang:num_running_reqs"), sums.get("sglang:num_queue_reqs")
-    counters = tuple(sums[name] for name in _COUNTERS if name in sums)
+    running, queued = known.get("sglang:num_running_reqs"), known.get("sglang:num_queue_reqs")
+    counters = tuple(known[name] for name in _COUNTERS if name in known)
     return Load(
         running=None if running is None else int(running),
         queued=None if queued is None else int(queued),
@@ -161,8 +171,8 @@ def _load_from_info(data: t.Any) -> Load | None:
         return None
     try:
         return Load(
-            running=sum(int(state["num_running_reqs"]) for state in states),
-            queued=sum(int(state["num_waiting_reqs"]) for state in states),
+            running=sum(_counted(state["num_running_reqs"]) for state in states),
+            queued=sum(_counted(state["num_waiting_reqs"]) for state in states),
         )
     except (KeyError, TypeError, ValueError):
         return None

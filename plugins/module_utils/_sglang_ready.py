@@ -149,9 +149,10 @@ def from_token(token: str, subject: str, clock: Clock) -> WaitState:
         values = dict(data["state"])
         values["log"] = _sglang_log.from_json(values["log"])
         state = WaitState(**values)
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        late = state.started > clock.monotonic()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
         raise ValueError(f"resume is not what was returned for {subject}; leave it out to begin a new wait") from error
-    if state.started > clock.monotonic():
+    if late:
         raise ValueError("resume is from before the last boot of this node; leave it out to begin a new wait")
     return state
 

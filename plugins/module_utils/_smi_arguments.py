@@ -7,13 +7,18 @@
 
 from __future__ import annotations
 
-import math
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    check_number,
+    check_program,
+    shown,
+)
 
 LONGEST_SMI_TIMEOUT = 3600.0
+MOST_GPUS = 1024
 
 SMI_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "nvidia_smi": {"type": "path", "default": "nvidia-smi"},
@@ -28,10 +33,9 @@ EXPECTATION_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 def check_smi_arguments(params: t.Mapping[str, t.Any]) -> None:
     """ValueError with a sentence where an option cannot be meant."""
-    if not str(params["nvidia_smi"]).strip():
-        raise ValueError("nvidia_smi is empty: leave it out, or give the name or the path of the nvidia-smi to run.")
+    check_program("nvidia_smi", str(params["nvidia_smi"]))
     timeout = params["smi_timeout"]
-    if not (math.isfinite(timeout) and 0 < timeout <= LONGEST_SMI_TIMEOUT):
+    if not 0 < timeout <= LONGEST_SMI_TIMEOUT:  # which NaN is not either
         raise ValueError(
             f"smi_timeout is {timeout:g}: it must be above 0 and at most {LONGEST_SMI_TIMEOUT:g} seconds."
             " nvidia-smi may take seconds for each GPU where persistence mode is off, so 60 is a good value."
@@ -43,14 +47,21 @@ def expectation_from(params: t.Mapping[str, t.Any]) -> Expectation:
     themselves. Neither option given: an Expectation without count and uuids."""
     count, uuids, most = params["expected_count"], params["expected_uuids"], params["max_used_mib"]
     if most < 0:
-        raise ValueError(f"max_used_mib is {most}: the MiB that a GPU may hold and still be idle cannot be negative.")
+        raise ValueError(
+            f"max_used_mib is {shown(most)}: the MiB that a GPU may hold and still be idle cannot be negative."
+        )
     if count is not None and uuids is not None:
         raise ValueError(
-            f"expected_count ({count}) and expected_uuids ({len(uuids)} UUIDs) exclude each other: give the number of"
-            " all GPUs, or name those that matter."
+            f"expected_count ({shown(count)}) and expected_uuids ({len(uuids)} UUIDs) exclude each other: give the"
+            " number of all GPUs, or name those that matter."
         )
+    check_number("max_used_mib", most, 0)
+    if count is not None and count > MOST_GPUS:
+        raise ValueError(f"expected_count is {shown(count)}: no machine has more than {MOST_GPUS} GPUs.")
     if count is not None and count < 1:
-        raise ValueError(f"expected_count is {count}: at least 1 GPU must be expected. No GPU is never an idle node.")
+        raise ValueError(
+            f"expected_count is {shown(count)}: at least 1 GPU must be expected. No GPU is never an idle node."
+        )
     if uuids is None:
         return Expectation(count=count)
     if not uuids:
@@ -59,7 +70,7 @@ def expectation_from(params: t.Mapping[str, t.Any]) -> Expectation:
     for uuid in wanted:
         if not is_gpu_uuid(uuid):
             raise ValueError(
-                f'expected_uuids contains "{uuid}", which is no GPU UUID: one looks like'
+                f"expected_uuids contains {shown(uuid)}, which is no GPU UUID: one looks like"
                 " GPU-0d951c95-602f-417c-2d01-7e07fc10d0f9. `nvidia-smi -L` lists them."
             )
     lowered = [uuid.lower() for uuid in wanted]

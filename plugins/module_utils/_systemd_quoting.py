@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import is_variable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import check_text
 
 _BARE = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _quoted(text: str) -> str:
@@ -32,7 +32,7 @@ def argument(text: str) -> str:
 def environment(assignment: str) -> str:
     """One NAME=value for Environment=. ValueError with a sentence where it is none, without its value."""
     name, equals, value = assignment.partition("=")
-    if not equals or not _NAME.fullmatch(name):
+    if not equals or not is_variable(name):
         raise ValueError(f"{name[:40]!r} does not begin a NAME=value; a name is letters, digits and underscores.")
     check_text(f"the value of {name}", value)
     return _quoted(assignment.replace("%", "%%"))

@@ -22,6 +22,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import clean
 from ansible_collections.cleanslate.gpu.plugins.module_utils._momentary_lock import LockBusy
 from ansible_collections.cleanslate.gpu.plugins.module_utils._moments import iso, read_iso
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import path_fault
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._whole_file import FolderRefused, Unreadable
 
@@ -32,8 +33,8 @@ WantedVerdict = t.Literal["written", "unchanged", "refused"]
 VERSION = 1
 STATES = ("serving", "stopped")
 OUTCOMES = ("ready", "failed", "rolled_back", "done")
-UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,250}\.service")
-PROFILE = re.compile(r"[A-Za-z0-9._-]{1,128}")
+UNIT = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]{0,249}\.service")
+PROFILE = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,127}")
 LONGEST_PAUSE = 366 * 86400.0
 
 
@@ -178,8 +179,8 @@ def write(request: WantedRequest, path: str, clock: Clock, *, check: bool = Fals
     """Write what a person asked for. Never raises."""
     now = clock.wall()
     wrong = refusal(request, now)
-    if wrong is None and not os.path.isabs(path):
-        wrong = f"path is {path!r}; it must be absolute"
+    if wrong is None:
+        wrong = path_fault("path", path)
     if wrong is not None:
         return WantedResult("refused", f"{wrong}. Nothing was written.", failed=True)
     try:

@@ -310,6 +310,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils import _lease
 from ansible_collections.cleanslate.gpu.plugins.module_utils._container_locks import container_locks
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_path, check_vmid
 
 
 def _result(found: _lease.LeaseResult) -> dict[str, t.Any]:
@@ -346,6 +347,13 @@ def main() -> None:
     )
     options = dict(module.params)
     path = options.pop("path")
+    try:
+        check_path("pve_dir", options["pve_dir"])
+        for container in options["containers"]:
+            check_vmid("containers", container)
+    except ValueError as error:
+        refused = _lease.LeaseResult("refused", f"{error} Nothing was changed.", failed=True)
+        module.fail_json(msg=refused.reason, **_result(refused), container_locks=[])
     locks = [one.as_dict() for one in container_locks(options.pop("containers"), options.pop("pve_dir"))]
     for name in ("run_id", "node", "takeover"):
         options[name] = options[name] or ""

@@ -275,6 +275,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_number, check_path
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_recording import (
     Keeping,
     Recorded,
@@ -328,6 +329,12 @@ def main() -> None:
     )
     params, clock, here = module.params, SystemClock(), platform.node()
     if params["state"] == "shown":
+        try:
+            check_path("dir", params["dir"])
+            check_number("limit", params["limit"], 0)
+        except ValueError as error:
+            refused = Recorded("refused", f"{error} Nothing was read.", params["dir"])
+            module.fail_json(msg=refused.reason, **_result(refused))
         done = last_runs(
             params["dir"], params["limit"], clock, here, node=params["node"] or "", unit=params["unit"] or ""
         )

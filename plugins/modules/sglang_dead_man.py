@@ -145,6 +145,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._dead_man import DeadMan, DeadManResult, check_names
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_program
 
 # There on every machine that systemd runs; sd_booted(3).
 BOOTED = "/run/systemd/system"
@@ -185,6 +186,7 @@ def main() -> t.NoReturn:
     params, clock = module.params, SystemClock()
     try:
         check_names(params["unit"], params["run_id"], params["after"])
+        check_program("systemd_run", params["systemd_run"])
     except ValueError as error:
         module.fail_json(msg=str(error), **as_result(DeadManResult("not_armed", str(error), ""), None))
     timer = DeadMan(

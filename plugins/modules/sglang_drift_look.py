@@ -197,12 +197,22 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory_file, _wanted_state
-from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
-from ansible_collections.cleanslate.gpu.plugins.module_utils._installed_server import Installed, look_at_installed
+from ansible_collections.cleanslate.gpu.plugins.module_utils._installed_server import (
+    Comparison,
+    Installed,
+    look_at_installed,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease import LeaseRequest, lease
 from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    check_line,
+    check_path,
+    check_unit,
+    shown,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import iso_time
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
 
@@ -230,6 +240,25 @@ def leases_of(path: str | None) -> dict[str, t.Any]:
     return {"leases": found.leases, "starting": found.starting, "leases_problem": problem}
 
 
+def check_options(params: t.Mapping[str, t.Any]) -> None:
+    """ValueError with a sentence where an option cannot be meant."""
+    check_unit("unit", params["unit"])
+    for name in ("unit_path", "config_path", "wanted_file", "memory_file", "lease_dir"):
+        if params[name] is not None:
+            check_path(name, params[name])
+    check_line("profile", params["profile"])
+    for name in ("profiles", "secrets"):
+        for profile, of_it in params[name].items():
+            if not isinstance(of_it, t.Mapping):  # which for secrets must not be shown
+                raise ValueError(f"{name} holds a {type(of_it).__name__} for {shown(profile)}, which is no mapping.")
+    for profile, texts in params["profiles"].items():
+        for key, kind in (("unit_text", str), ("config_text", str), ("launch", list)):
+            if not isinstance(texts.get(key), (kind, type(None))):
+                raise ValueError(
+                    f"profiles: {key} of {shown(profile)} is {shown(texts[key])}, which is no {kind.__name__}."
+                )
+
+
 def installed(params: t.Mapping[str, t.Any], profile: str) -> Installed:
     """What the profile says of the files; nothing where it is not known."""
     texts = params["profiles"].get(profile) or {}
@@ -245,9 +274,27 @@ def installed(params: t.Mapping[str, t.Any], profile: str) -> Installed:
     )
 
 
+def nothing_seen(why: str, clock: Clock) -> dict[str, t.Any]:
+    """The result where the options cannot be meant."""
+    names = ("service", "wanted", "wanted_problem", "memory", "memory_problem", "leases", "starting", "leases_problem")
+    return {
+        **dict.fromkeys(names),
+        "changed": False,
+        "profile": "",
+        "config": Comparison((), (why,)).as_dict(),
+        "boot_id": boot_id(),
+        "boottime_s": round(BootClock().monotonic(), 3),
+        "looked_at": iso_time(clock.wall()),
+    }
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     params, clock = module.params, SystemClock()
+    try:
+        check_options(params)
+    except ValueError as error:
+        module.fail_json(msg=f"{error} Nothing was looked at.", **nothing_seen(str(error), clock))
     asked_for, wanted_problem = _wanted_state.shown(params["wanted_file"], params["unit"])
     profile = (asked_for.profile if asked_for is not None else None) or params["profile"]
     systemd = Systemd(CommandRunner(clock), params["systemd_scope"])

@@ -168,6 +168,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Syste
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._evidence import Evidence, Request, take_evidence
 from ansible_collections.cleanslate.gpu.plugins.module_utils._evidence_parts import ServerEvidence, Sources
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_path, check_program, check_unit
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import SMI_ARGUMENTS, check_smi_arguments
 
@@ -207,6 +208,10 @@ def main() -> None:
     try:
         check_smi_arguments(params)
         scan = scan_request({**params, "units": params["units"] or [params["unit"]]})
+        check_unit("unit", params["unit"])
+        for name, check in (("log_file", check_path), ("py_spy", check_program)):
+            if params[name]:
+                check(name, params[name])
     except ValueError as error:
         refused = Evidence("refused", f"{error} No evidence was taken.")
         module.fail_json(msg=refused.reason, **_result(refused))

@@ -259,6 +259,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_account, shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import Check, Context, run_checks
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_arguments import arguments
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_devices import (
@@ -321,7 +322,10 @@ def context_of(params: t.Mapping[str, t.Any], scan: ScanRequest, clock: Clock) -
     check_timeouts(params, "timeout")
     user, group = params["service_user"].strip(), params["service_group"].strip()
     if group and not user:
-        raise ValueError(f"service_group is {group}, but service_user is empty; name the user too.")
+        raise ValueError(f"service_group is {shown(group)}, but service_user is empty; name the user too.")
+    for name, account in (("service_user", user), ("service_group", group)):
+        if account:
+            check_account(name, account)
     return Context(
         devices=scan.devices,
         majors=scan.majors,

@@ -51,7 +51,7 @@ options:
     suboptions:
       path:
         description:
-          - Absolute path of the live file. Its folder must exist.
+          - Absolute path of the live file. Its folder must exist, or stand in O(folders).
         type: path
         required: true
       content:
@@ -78,6 +78,33 @@ options:
       group:
         description:
           - Name of the group that shall own the file.
+        type: str
+  folders:
+    description:
+      - With O(state=staged), folders that are made first, with their parents, in the same execution. Mode and owner of
+        those that are there are corrected.
+      - A folder that was made stays, whatever becomes of the files.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description:
+          - Absolute path.
+        type: path
+        required: true
+      mode:
+        description:
+          - Permissions as an octal string.
+        type: str
+        default: "0755"
+      owner:
+        description:
+          - Name of the user who shall own the folder. Without it, the user the module runs as.
+        type: str
+      group:
+        description:
+          - Name of the group that shall own the folder.
         type: str
   secrets:
     description:
@@ -112,6 +139,13 @@ paths:
   type: list
   elements: str
   sample: ["/etc/sglang/sglang.yaml"]
+folders:
+  description:
+    - The folders that were, or in check mode would be, made or corrected.
+  returned: always
+  type: list
+  elements: str
+  sample: []
 files:
   description:
     - RV(paths) in the form of O(files), so that a later call can put back exactly what this one swapped in.
@@ -133,6 +167,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_files
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_account, check_path, shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 
 _ACTS: dict[str, t.Callable[[t.Sequence[str]], tuple[str, ...]]] = {
@@ -165,17 +200,23 @@ def _with_secrets(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> st
 def _identity(name: str | None, lookup: t.Callable[[str], int], what: str) -> int | None:
     if name is None:
         return None
+    check_account(what, name)
     try:
         return lookup(name)
     except KeyError:
-        raise ValueError(f"there is no {what} {name!r} on this machine; create it or name another one") from None
+        raise ValueError(
+            f"{what}: there is no such account as {shown(name)} on this machine; create it or name another one"
+        ) from None
 
 
 def _content(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> bytes:
     if entry["content"] is None:
         raise ValueError(f"files: {entry['path']} has no content, which state=staged needs")
     if entry["encoding"] == "text":
-        return _with_secrets(entry, secrets).encode("utf-8")
+        try:
+            return _with_secrets(entry, secrets).encode("utf-8")
+        except UnicodeEncodeError as exc:
+            raise ValueError(f"files: the content of {entry['path']} is no Unicode text: {exc.reason}") from None
     try:
         return base64.b64decode(entry["content"], validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -195,29 +236,59 @@ def _after(content: bytes, entry: t.Mapping[str, t.Any]) -> str:
     return redact(_PLACEHOLDER.sub('"********"', entry["content"]))
 
 
-def _wanted(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> _unit_files.UnitFile:
-    try:
-        mode = int(entry["mode"], 8)
-    except ValueError:
-        raise ValueError(f"files: {entry['path']} has the mode {entry['mode']!r}, which is no octal number") from None
-    return _unit_files.UnitFile(
-        path=entry["path"],
-        content=_content(entry, secrets),
-        mode=mode,
-        uid=_identity(entry["owner"], lambda name: pwd.getpwnam(name).pw_uid, "user"),
-        gid=_identity(entry["group"], lambda name: grp.getgrnam(name).gr_gid, "group"),
+def _folders(entries: t.Sequence[t.Mapping[str, t.Any]], state: str, check_mode: bool) -> tuple[str, ...]:
+    if entries and state != "staged":
+        raise ValueError(f"folders are made with state=staged only, and it is {state}")
+    wanted = []
+    for entry in entries:
+        path, text = check_path("folders: path", entry["path"]), str(entry["mode"])
+        if not re.fullmatch(r"0?[0-7]{3}", text) or int(text, 8) & 0o002:
+            raise ValueError(
+                f"folders: mode of {path} is {shown(text)}; it must be three octal digits, as 0755, and not let"
+                " everybody write"
+            )
+        uid, gid = _account(entry, "folders")
+        wanted.append(_unit_files.UnitFolder(path, int(text, 8), uid, gid))
+    return _unit_files.folders_differing(wanted) if check_mode else _unit_files.make_folders(wanted)
+
+
+def _account(entry: t.Mapping[str, t.Any], option: str) -> tuple[int | None, int | None]:
+    return (
+        _identity(entry["owner"], lambda name: pwd.getpwnam(name).pw_uid, f"{option}: user"),
+        _identity(entry["group"], lambda name: grp.getgrnam(name).gr_gid, f"{option}: group"),
     )
+
+
+def _mode(entry: t.Mapping[str, t.Any]) -> int:
+    """No file of a unit runs as somebody else, and none can be changed by everybody."""
+    path, text = entry["path"], str(entry["mode"])
+    if not re.fullmatch(r"0?[0-7]{3}", text) or int(text, 8) & 0o002:
+        raise ValueError(
+            f"files: mode of {path} is {shown(text)}; it must be three octal digits, as 0644, and not let"
+            " everybody write"
+        )
+    if int(text, 8) & 0o077 and entry["encoding"] == "text" and _PLACEHOLDER.search(entry["content"] or ""):
+        raise ValueError(f"files: mode of {path} is {shown(text)}, and a secret goes into it; it must be 0600 or less")
+    return int(text, 8)
+
+
+def _wanted(entry: dict[str, t.Any], secrets: t.Mapping[str, t.Any]) -> _unit_files.UnitFile:
+    mode = _mode(entry)
+    uid, gid = _account(entry, "files")
+    return _unit_files.UnitFile(path=entry["path"], content=_content(entry, secrets), mode=mode, uid=uid, gid=gid)
 
 
 def _run(
     state: str, files: list[dict[str, t.Any]], secrets: t.Mapping[str, t.Any], check_mode: bool
 ) -> tuple[tuple[str, ...], list[dict[str, str]]]:
     paths = [entry["path"] for entry in files]
+    if not paths:
+        raise ValueError("files is empty; name at least one path")
     for path in paths:
-        if not path.startswith("/"):
-            raise ValueError(f"files: {path!r} is no absolute path")
+        check_path("files: path", path)
     if len(set(paths)) != len(paths):
-        raise ValueError("files: a path is named twice")
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ValueError(f"files: path is {shown(twice)} more than once")
     if state == "staged":
         wanted = [_wanted(entry, secrets) for entry in files]
         by_path = {entry["path"]: entry for entry in files}
@@ -261,18 +332,31 @@ def main() -> None:
                     "group": {"type": "str"},
                 },
             },
+            "folders": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "mode": {"type": "str", "default": "0755"},
+                    "owner": {"type": "str"},
+                    "group": {"type": "str"},
+                },
+            },
             "secrets": {"type": "dict", "default": {}, "no_log": True},
         },
         supports_check_mode=True,
     )
     try:
         params = module.params
+        folders = _folders(params["folders"], params["state"], module.check_mode)
         paths, diff = _run(params["state"], params["files"], params["secrets"], module.check_mode)
     except (ValueError, _unit_files.UnitFileError) as exc:
-        module.fail_json(msg=str(exc), paths=[], files=[])
+        module.fail_json(msg=str(exc), paths=[], folders=[], files=[])
     result: dict[str, t.Any] = {
-        "changed": bool(paths),
+        "changed": bool(paths or folders),
         "paths": list(paths),
+        "folders": list(folders),
         "files": [{"path": path} for path in paths],
         "invocation": {"module_args": {**params, "files": [_in_short(entry) for entry in params["files"]]}},
     }

@@ -106,6 +106,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_stop
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import SUFFIXES, check_seconds, check_unit
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
 
 
@@ -129,14 +130,12 @@ def main() -> None:
     unit, drain = module.params["unit"], module.params["drain"]
     clock = SystemClock()
     systemd = Systemd(CommandRunner(clock), module.params["systemd_scope"])
-    refusal = None
-    if drain < 0:
-        refusal = f"drain is {drain} seconds; it cannot be negative"
-    elif "." not in unit or unit.startswith("-") or "/" in unit:
-        refusal = f"unit is {unit!r}, which is no unit name with a suffix such as sglang.service"
-    if refusal:
-        nothing = _unit_stop.StopResult("still_running", refusal, None, "unknown", None, 0.0)
-        module.fail_json(msg=refusal, **_result(nothing, False))
+    try:
+        check_unit("unit", unit, SUFFIXES)
+        check_seconds("drain", drain, zero=True)
+    except ValueError as error:
+        nothing = _unit_stop.StopResult("still_running", str(error), None, "unknown", None, 0.0)
+        module.fail_json(msg=str(error), **_result(nothing, False))
     if module.check_mode:
         stopped = _unit_stop.would_stop(systemd, unit)
     else:

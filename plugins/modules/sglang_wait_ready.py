@@ -245,6 +245,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments i
     SGLANG_ARGUMENTS,
     answers_as_dict,
     check_seconds,
+    check_wait,
     log_as_dict,
     log_reader,
     look_as_dict,
@@ -293,9 +294,8 @@ def _checked(params: t.Mapping[str, t.Any]) -> tuple[Target, WaitState]:
     check_smi_arguments(params)
     check_seconds(params, "timeout", "progress_timeout", "progress_interval")
     check_seconds(params, "settle", zero=True)
+    check_wait(params)
     position = params["log_position"]
-    if position is not None and not ({"inode", "offset"} <= set(position) or "cursor" in position):
-        raise ValueError("log_position must be what sglang_health_info returned under that name.")
     clock = SystemClock()
     state = from_token(params["resume"], _subject(target), clock) if params["resume"] else begin(clock, position)
     return target, state

@@ -49,7 +49,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"unit": "sglang"}, 'unit is "sglang".*sglang.service'),
+        ({"unit": "sglang"}, "unit is 'sglang'.*sglang.service"),
         ({"port": 0}, "port is 0"),
         ({"port": 65536}, "port is 65536"),
         ({"expected_workers": 0}, "expected_workers is 0"),

@@ -42,7 +42,7 @@ def test_what_is_expected(params, expectation):
         ({"expected_count": 8, "expected_uuids": []}, ["expected_count (8)", "expected_uuids", "exclude"]),
         ({"expected_uuids": []}, ["expected_uuids is empty"]),
         ({"expected_uuids": [UUID, UUID[:-1]]}, [UUID[:-1], "no GPU UUID", "nvidia-smi -L"]),
-        ({"expected_uuids": ["0"]}, ['"0"', "no GPU UUID"]),
+        ({"expected_uuids": ["0"]}, ["'0'", "no GPU UUID"]),
         ({"expected_uuids": ["MIG-" + UUID[4:]]}, ["no GPU UUID"]),
         ({"expected_uuids": [UUID, UUID.upper()]}, [UUID, "more than once"]),
         ({"max_used_mib": -1}, ["max_used_mib is -1"]),
@@ -62,7 +62,7 @@ def test_a_deadline_that_cannot_be_meant_is_refused(timeout):
 
 @pytest.mark.parametrize("path", ["", " "])
 def test_an_empty_path_is_refused(path):
-    with pytest.raises(ValueError, match="nvidia_smi is empty"):
+    with pytest.raises(ValueError, match=r"nvidia_smi is ' ?'; give the name or the path"):
         check_smi_arguments({**DEFAULTS, "nvidia_smi": path})
 
 

@@ -93,7 +93,7 @@ def test_it_runs_by_itself(program: pathlib.Path) -> None:
     [
         (["--unit=x.service"], "Exactly one of expected_count and expected_uuids is needed"),
         (["--unit=x.service", "--expected-count=0"], "expected_count is 0"),
-        (["--unit=x.service", "--expected-uuids=GPU-1"], 'expected_uuids contains "GPU-1", which is no GPU UUID'),
+        (["--unit=x.service", "--expected-uuids=GPU-1"], "expected_uuids contains 'GPU-1', which is no GPU UUID"),
         (["--unit=x.service", "--expected-count=8", "--scope=lxc"], "scope is 'lxc', but lxc is empty"),
         (["--unit=x.service", "--expected-count=8", "--sweep-user=nobody-here"], "there is no such user"),
         (["--unit=x.service", "--expected-count=8", "--expected=9"], "unrecognized arguments: --expected=9"),

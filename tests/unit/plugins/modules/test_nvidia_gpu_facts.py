@@ -306,12 +306,12 @@ def test_a_tool_that_does_not_work_is_no_failure(machine, name, state, words):
         ({"expected_count": -3}, ["expected_count is -3"]),
         ({"expected_count": 8, "expected_uuids": list(UUIDS)}, ["expected_count (8)", "expected_uuids"]),
         ({"expected_uuids": []}, ["expected_uuids is empty"]),
-        ({"expected_uuids": ["GPU-0"]}, ['"GPU-0"', "no GPU UUID"]),
+        ({"expected_uuids": ["GPU-0"]}, ["'GPU-0'", "no GPU UUID"]),
         ({"expected_uuids": [UUIDS[0], UUIDS[0]]}, ["more than once"]),
         ({"smi_timeout": 0}, ["smi_timeout is 0"]),
         ({"smi_timeout": -1}, ["smi_timeout is -1"]),
         ({"max_used_mib": -1}, ["max_used_mib is -1"]),
-        ({"nvidia_smi": ""}, ["nvidia_smi is empty"]),
+        ({"nvidia_smi": ""}, ["nvidia_smi is ''"]),
     ],
 )
 def test_options_that_contradict_themselves_fail_before_anything_is_run(machine, options, words):

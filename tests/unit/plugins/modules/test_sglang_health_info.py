@@ -178,10 +178,10 @@ def test_without_a_unit(node: Node) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"unit": "sglang"}, "give its name with the suffix"),
+        ({"unit": "sglang"}, "no unit name with its suffix"),
         ({"port": 0}, "from 1 to 65535"),
         ({"port": 70000}, "from 1 to 65535"),
-        ({"expected_workers": 0}, "at least 1"),
+        ({"expected_workers": 0}, "give 1 to 1024"),
         ({"request_timeout": 0}, "above 0"),
         ({"request_timeout": "inf"}, "above 0"),
         ({"api_key": "a\nb"}, "printable ASCII"),

@@ -56,7 +56,8 @@ def test_what_is_no_base64_is_refused(tmp_path: pathlib.Path) -> None:
 
 
 def test_text_keeps_its_secrets_out_of_diff_and_result(tmp_path: pathlib.Path) -> None:
-    entry = {"path": str(tmp_path / "sglang.yaml"), "content": 'api-key: "<<secret:api_key>>"\nname: Gerät\n'}
+    text = 'api-key: "<<secret:api_key>>"\nname: Gerät\n'
+    entry = {"path": str(tmp_path / "sglang.yaml"), "content": text, "mode": "0600"}
     result = run(tmp_path, state="staged", files=[entry], secrets={"api_key": "planted-key-123"})
     assert (tmp_path / "sglang.yaml.staged").read_text(encoding="utf-8") == 'api-key: "planted-key-123"\nname: Gerät\n'
     assert "planted-key-123" not in str(result)

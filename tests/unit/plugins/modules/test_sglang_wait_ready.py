@@ -252,9 +252,9 @@ def test_the_guard_s_refusal_is_returned_and_named(node: Node) -> None:
         ({"settle": -1}, "settle is -1"),
         ({"progress_interval": 0}, "progress_interval is 0"),
         ({"smi_timeout": 0}, "smi_timeout is 0"),
-        ({"log_position": {"a": 1}}, "log_position must be"),
+        ({"log_position": {"a": 1}}, "it must be what sglang_health_info returned"),
         ({"resume": "nonsense"}, "leave it out to begin a new wait"),
-        ({"unit": "sglang"}, "with the suffix"),
+        ({"unit": "sglang"}, "no unit name with its suffix"),
     ],
 )
 def test_options_that_cannot_be_meant(node: Node, arguments: dict[str, t.Any], sentence: str) -> None:
