@@ -78,8 +78,11 @@ def _text(handle: int, path: str, owner: int) -> bytes:
 def refusal(scope: Scope, allowed: Allowed, path: str = ALLOWED) -> str | None:
     """Why the host's owner does not allow this scope; None when he does."""
     if allowed.lxc is not None:
-        if scope.name == "all":
-            return f"The scope all is not allowed on this host: {path} allows containers {_words(allowed.lxc)} only."
+        if scope.name != "lxc":
+            return (
+                f"The scope {scope.name} is not allowed on this host: {path} allows containers {_words(allowed.lxc)} "
+                "only, and nothing of the host itself."
+            )
         over = sorted(set(scope.lxc) - allowed.lxc)
         if over:
             return f"Container {', '.join(over)} may not be touched on this host: {path} allows {_words(allowed.lxc)}."

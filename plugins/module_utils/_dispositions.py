@@ -227,22 +227,27 @@ def _in_scope(claim: Claim, setting: Setting, member: str) -> tuple[bool, str]:
 
 def _on_gpus(claim: Claim, setting: Setting, reason: str) -> tuple[bool, str]:
     """GPU subsets. compute-apps tells which GPU a process uses; open nodes never do."""
-    wanted = frozenset(setting.scope.gpus)
+    wanted = _uuids(setting.scope.gpus)
     if claim.gpus:
-        if wanted & frozenset(claim.gpus):
+        if wanted & _uuids(claim.gpus):
             return True, reason
         return False, f"{reason}, but computes on {', '.join(claim.gpus)}, which is not asked for"
     relatives = setting.gpu_of_relatives.get(claim.raw.stat.pid, ())
     if relatives:
-        if wanted & frozenset(relatives):
+        if wanted & _uuids(relatives):
             return True, reason
         return False, f"{reason}, but its kin computes on {', '.join(relatives)}, which is not asked for"
     if _member(claim, setting.scope):
         return True, f"{reason} and is listed on no GPU"
-    dead = frozenset(setting.dead_on)
+    dead = _uuids(setting.dead_on)
     if dead and dead <= wanted:
         return True, f"{reason}; is listed on no GPU, and only on GPUs asked for a dead process is still listed"
     return False, f"{reason}, but is listed on no GPU, so it cannot be told whether it uses those asked for"
+
+
+def _uuids(values: t.Iterable[str]) -> frozenset[str]:
+    """People write them in either case."""
+    return frozenset(value.lower() for value in values)
 
 
 def _place(owner: Ownership) -> str:

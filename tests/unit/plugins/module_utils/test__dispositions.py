@@ -319,3 +319,10 @@ def test_who_listens_on_the_server_s_port(case: Claim, kin: bool, expected: str,
 
 def test_who_does_not_listen_is_no_target_for_being_a_relative() -> None:
     assert rule(claim(computes=False, holds=(CONTROL,)), Setting(OWN, kin={4711}))[0] == "monitor"
+
+
+def test_uuids_may_be_written_in_capitals() -> None:
+    uuid = "GPU-0000000a-0000-0000-0000-000000000000"
+    scope = dataclasses.replace(UNIT, gpus=(uuid.upper(),))
+    assert rule(claim(IN_UNIT, gpus=(uuid,)), Setting(scope))[0] == "target"
+    assert rule(claim(IN_UNIT, gpus=(uuid.replace("a-", "b-"),)), Setting(scope))[0] == "foreign"
