@@ -129,3 +129,17 @@ def test_stale_fact_cache(play, free, tmp_path) -> None:
     assert len(places) == 2
     runs = run_all("start", [(), *(("--start-at-task", name) for name in places)], play, free, environment=cache)
     assert all(run.rc == 2 for run in runs.values()), "\n".join(map(str, runs.values()))
+
+
+@pytest.mark.parametrize("task", ["Note when the downtime begins", "*Stop {{ sglang_stop_unit }}"])
+def test_nobody_is_stopped_before_lease_and_rehearsal(task: str, make_node, play: Playbooks) -> None:
+    node = make_node()
+    assert play("start", node).rc == 0
+    (old,) = node.launchers()
+
+    run = play("relaunch", node, "--start-at-task", task)
+
+    assert run.rc != 0, str(run)
+    assert "Run the playbook from its beginning" in run.text, str(run)
+    assert not run.verbs(node, "stop", "kill", "restart"), str(run)
+    assert node.launchers() == [old]
