@@ -19,7 +19,7 @@ import unicodedata
 
 LONGEST_LINE = 4095  # bytes; of a path it is PATH_MAX without its NUL
 LONGEST_WAIT = 7 * 86400.0  # seconds
-MOST = 1 << 31
+MOST = 1 << 53  # what is larger is no exact number for everybody who reads JSON
 _SHOWN = 60
 _JOINERS = "\u200c\u200d"  # part of ordinary words in some scripts
 _UNIT = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]*\.[a-z]+")

@@ -57,7 +57,7 @@ ROWS: tuple[tuple[str, dict[str, t.Any], str], ...] = (
     ("gpu_idle", {"gpu_idle_expected_count": 0, "sglang_server_profiles": None}, "expect"),
     ("gpu_idle", {"gpu_idle_timeout": "nan"}, "no number"),
     ("gpu_idle", {"gpu_idle_timeout": "1e308"}, "no number"),
-    ("gpu_idle", {"gpu_idle_max_used_mib": 10**12}, "1000000000000"),
+    ("gpu_idle", {"gpu_idle_max_used_mib": 10**17}, "100000000000000000"),
     ("gpu_drift", {"gpu_drift_max_share": 0}, "gpu_drift_max_share (0"),
     ("gpu_drift", {"gpu_drift_max_share": 1.5}, "1.5"),
     ("gpu_drift", {"gpu_drift_max_hosts": -1}, "-1"),
