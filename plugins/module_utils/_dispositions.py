@@ -217,7 +217,7 @@ def _in_scope(claim: Claim, setting: Setting, member: str) -> tuple[bool, str]:
         kind = "a login session" if owner.session else "no unit"
         return True, f"{does} and belongs to {kind} and no container"
     if owner.user_service:
-        return False, f"belongs to {unit}, a service of user {claim.raw.user or claim.raw.status.uids[1:2]}"
+        return False, f"belongs to {unit}, a service of user {claim.raw.user or owner.user_uid}"
     if setting.unit_active.get(unit) is False:
         return True, f"was left behind by {unit}, which is not active"
     if setting.unit_active.get(unit) is None:

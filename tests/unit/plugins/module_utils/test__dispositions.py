@@ -185,12 +185,14 @@ def test_a_monitor_is_one_in_every_scope(owner: Ownership, scope: Scope) -> None
         (claim(IN_DOCKER), dataclasses.replace(OWN, containers=("abab",)), "foreign"),
         (claim(IN_DOCKER), dataclasses.replace(OWN, containers=("cd" * 6,)), "foreign"),
         (claim(UNIT_RUNS_PODMAN, same_namespace=False), OWN, "target"),
+        (claim(), dataclasses.replace(OWN, containers=("ab" * 6,)), "target"),
         (claim(IN_LXC), OWN, "foreign"),
         (claim(IN_LXC_UNIT), OWN, "foreign"),
         (claim(IN_UNKNOWN), OWN, "foreign"),
         (claim(same_namespace=False), OWN, "foreign"),
         # lxc
         (claim(IN_LXC), LXC, "target"),
+        (claim(IN_LXC, ns_pids=(8000, 300)), LXC, "target"),
         (claim(IN_LXC_UNIT), LXC, "target"),
         (claim(IN_NESTED, same_namespace=False), LXC, "target"),
         (claim(IN_OTHER_LXC), LXC, "foreign"),
@@ -238,6 +240,7 @@ def test_another_service(active: bool | None, expected: str, word: str) -> None:
         (claim(IN_LXC), LXC, (GPU0,), (), "target"),
         (claim(IN_LXC), LXC, (GPU1,), (GPU0,), "foreign"),
         (claim(IN_LXC), LXC, (), (GPU0,), "target"),
+        (claim(IN_LXC), LXC, (), (GPU0, GPU2), "target"),
         (claim(IN_LXC), LXC, (), (GPU0, GPU1), "foreign"),
         (claim(IN_LXC_UNIT), dataclasses.replace(LXC, units=("sglang.service",)), (), (), "target"),
         (claim(IN_OTHER_LXC, gpus=(GPU0,)), LXC, (), (), "foreign"),
@@ -256,6 +259,21 @@ def test_reasons_name_the_owner() -> None:
     assert "LXC container 102" in rule(claim(IN_OTHER_LXC), Setting(LXC))[1]
     assert "/strange" in rule(claim(IN_UNKNOWN), Setting(OWN))[1]
     assert GPU1 in rule(claim(IN_UNIT, gpus=(GPU1,)), Setting(dataclasses.replace(UNIT, gpus=(GPU0,))))[1]
+
+
+@pytest.mark.parametrize(
+    ("case", "scope", "words"),
+    [
+        (claim(IN_SESSION), OWN, "belongs to a login session and no container"),
+        (claim(), OWN, "belongs to no unit and no container"),
+        (claim(IN_SESSION), UNIT, "belongs to a login session, not to sglang.service"),
+        (claim(), UNIT, "belongs to no unit, not to sglang.service"),
+        (claim(dataclasses.replace(IN_USER_SERVICE, user_uid=1000)), OWN, "a service of user 1000"),
+        (claim(IN_USER_SERVICE, user="bob"), OWN, "a service of user bob"),
+    ],
+)
+def test_reasons_say_whose_it_is_where_no_unit_of_the_system_has_it(case: Claim, scope: Scope, words: str) -> None:
+    assert rule(case, Setting(scope))[1].endswith(words)
 
 
 def test_executable_name() -> None:
