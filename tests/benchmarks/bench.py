@@ -13,6 +13,7 @@ import argparse
 import importlib
 import json
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -56,6 +57,8 @@ def main() -> int:
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     results = options.results or (RESULTS.parents[1] / "output" / "benchmarks" if options.quick else RESULTS)
     results.mkdir(parents=True, exist_ok=True)
+    # So that nodes, servers and crowds are ended too where this run is.
+    signal.signal(signal.SIGTERM, lambda *dummy: sys.exit(143))
     failed = []
     for part in options.parts or USUAL:
         began = time.monotonic()

@@ -25,8 +25,16 @@ from simulated_nodes import Node, Playbooks  # noqa: E402
 PLAIN = HERE / "peers" / "plain_relaunch.yml"
 PINGS = 10
 # Stops at once, gives its memory back at once, loads at once.
-INSTANT = {"load_s": 0, "warmup_s": 0, "shards": 1, "compile_workers": 0, "time_scale": 0.001, "release_delay_s": 0,
-           "release_tail": [0, 0]}  # fmt: skip
+INSTANT = {
+    "load_s": 0,
+    "warmup_s": 0,
+    "shards": 1,
+    "compile_workers": 0,
+    # SGLang's own times: it notices a stop after at most 0.1 s, and its ranks have 0.4 s to answer.
+    "time_scale": 0.02,
+    "release_delay_s": 0,
+    "release_tail": [0, 0],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Controller:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        # Where the connections are that Ansible keeps open.
+        self.connections = folder / "cp"
         self._inventories = Playbooks(folder)
         self._runs = 0
 
@@ -95,6 +105,7 @@ class Controller:
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
             "ANSIBLE_HOME": str(self.folder / "ansible"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.connections),
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
             "ANSIBLE_CALLBACKS_ENABLED": "task_costs",

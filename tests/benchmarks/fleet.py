@@ -25,6 +25,8 @@ PEERS = {OURS: PLAYBOOK, f"{OURS}, Mitogen": PLAYBOOK, DRIFT: PING, f"{DRIFT}, M
 FORKS = 16
 SMALL, LARGE = (1, 8), (32, 64, 128)
 MOST_PINGS, MOST_MIB = 16, 1024
+# Many servers that start on few cores need more time to answer.
+SERVER = {**INSTANT, "time_scale": 0.1}
 # One GPU each: eight ranks on each of 128 nodes would be a thousand processes more, and are no work of the controller.
 VARIABLES = {
     "gpu_idle_expected_count": 1,
@@ -43,7 +45,7 @@ class Fleet:
         self.controller = Controller(folder / "controller")
 
     def grow(self, size: int) -> None:
-        new = [Node(self.folder / f"fleet{number:03}", INSTANT, gpus=1) for number in range(len(self.nodes), size)]
+        new = [Node(self.folder / f"fleet{number:03}", SERVER, gpus=1) for number in range(len(self.nodes), size)]
         self.nodes += new
         if new:
             self.controller.play("start", new, variables=self.variables(), relaunch_serial="100%")

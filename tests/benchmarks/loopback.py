@@ -32,17 +32,29 @@ class Sshd:
     def __init__(self, folder: pathlib.Path, under: t.Sequence[str] = ()) -> None:
         need("sshd", "ssh", "ssh-keygen")
         self.folder, self.port = folder, free_port()
-        folder.mkdir(parents=True)
+        (folder / "home").mkdir(parents=True)
         self.key, self.log = folder / "key", folder / "sshd.log"
         for key in ("key", "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
         (folder / "authorized_keys").write_text((folder / "key.pub").read_text())
         settings = {
-            "ListenAddress": "127.0.0.1", "Port": self.port, "HostKey": folder / "host_key", "PidFile": folder / "pid",
-            "AuthorizedKeysFile": folder / "authorized_keys", "PasswordAuthentication": "no", "UsePAM": "no",
-            "StrictModes": "no", "PermitRootLogin": "prohibit-password", "UseDNS": "no", "PrintMotd": "no",
-            "MaxSessions": 64, "MaxStartups": 100, "Subsystem": "sftp internal-sftp",
-        }  # fmt: skip
+            "ListenAddress": "127.0.0.1",
+            "Port": self.port,
+            "HostKey": folder / "host_key",
+            "PidFile": folder / "pid",
+            "AuthorizedKeysFile": folder / "authorized_keys",
+            "PasswordAuthentication": "no",
+            "PermitRootLogin": "prohibit-password",
+            "UsePAM": "no",
+            "StrictModes": "no",
+            "UseDNS": "no",
+            "PrintMotd": "no",
+            "MaxSessions": 64,
+            "MaxStartups": 100,
+            "Subsystem": "sftp internal-sftp",
+            # A person's own shell settings are no part of what is measured.
+            "SetEnv": f"HOME={folder / 'home'}",
+        }
         config = folder / "sshd_config"
         config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         if os.geteuid() == 0:

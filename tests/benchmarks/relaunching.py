@@ -43,7 +43,7 @@ class Bench:
         self.controller = Controller(folder / "controller")
 
     def close(self) -> None:
-        self.sshd.leave(self.folder / "controller" / "ansible" / "cp")
+        self.sshd.leave(self.controller.connections)
         self.sshd.close()
         simulate("destroy", self.node.folder, check=False)
 
