@@ -22,6 +22,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import LeftBehind, group_survivor
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account
 
+MOST_OUTPUT = 8 * 1024 * 1024  # bytes that are kept of each stream: more is no answer to anything that is asked here
 KILL_GRACE = 1.0  # how long a killed command may take to disappear; more than enough unless it is in state D
 
 
@@ -113,6 +114,7 @@ class CommandRunner:
             self._clock.monotonic() - started,
             timed_out=not ended,
             hung_pid=hung_pid,
+            error=f"it printed more than {MOST_OUTPUT >> 20} MiB" if output.too_much else None,
         )
 
     def _end(self, process: subprocess.Popen[bytes]) -> int | None:
@@ -135,6 +137,8 @@ class _Output:
         self._process = process
         self._clock = clock
         self._parts: tuple[list[bytes], list[bytes]] = ([], [])
+        self._kept = 0
+        self.too_much = False
         self._selector = selectors.DefaultSelector()
         for parts, stream in zip(self._parts, (process.stdout, process.stderr)):
             if stream is None:
@@ -175,7 +179,10 @@ class _Output:
                 continue
             except OSError:
                 data = b""
-            if data:
+            if data and self._kept > MOST_OUTPUT:
+                self.too_much = True  # read on, so that the child can end
+            elif data:
+                self._kept += len(data)
                 key.data.append(data)
             else:
                 self._selector.unregister(key.fileobj)
@@ -188,7 +195,7 @@ class _Output:
                 stream.close()
 
     def text(self, number: t.Literal[0, 1]) -> str:
-        return b"".join(self._parts[number]).decode("utf-8", "replace")
+        return "" if self.too_much else b"".join(self._parts[number]).decode("utf-8", "replace")
 
 
 def _identity(account: Account | None) -> dict[str, t.Any]:

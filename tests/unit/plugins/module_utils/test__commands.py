@@ -14,7 +14,7 @@ import time
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult, CommandRunner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import MOST_OUTPUT, CommandResult, CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import find_account
 
 LONG = 60.0  # a deadline that is never reached, however loaded the machine is
@@ -100,6 +100,15 @@ def test_a_megabyte_on_both_streams_does_not_block(runner):
     )
     result = runner(python(code), LONG)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "o" * 1048576, "e" * 1048576)
+
+
+@pytest.mark.parametrize("more", [0, 200_000])
+def test_a_flood_is_no_answer(runner, more):
+    """A tool gone wrong must not fill our memory, nor keep us reading lines for minutes."""
+    size = MOST_OUTPUT + more
+    result = runner(python(f"import sys; sys.stdout.write('x' * {size})"), LONG)
+    assert result.exit_code == 0
+    assert (len(result.stdout), result.error) == ((0, "it printed more than 8 MiB") if more else (size, None))
 
 
 def test_a_child_that_ignores_term_is_killed_at_the_deadline(runner):
