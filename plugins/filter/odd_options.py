@@ -9,11 +9,24 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import MOST, line_fault, path_fault, shown
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    MOST,
+    SUFFIXES,
+    check_unit,
+    line_fault,
+    path_fault,
+    shown,
+    with_suffix,
+)
 
 
-def _fault(name: str, value: t.Any, kind: str, is_program: bool) -> str | None:
+def _fault(name: str, value: t.Any, kind: str, is_program: bool, is_unit: bool) -> str | None:
     """A sentence without its full stop."""
+    if is_unit:
+        try:
+            check_unit(name, with_suffix(str(value)), SUFFIXES)
+        except ValueError as error:
+            return str(error).rstrip(".")
     if kind in ("str", "path"):
         text = str(value)
         if kind == "path" and text and not is_program:
@@ -29,12 +42,13 @@ def _fault(name: str, value: t.Any, kind: str, is_program: bool) -> str | None:
     return None
 
 
-def odd_options(values: t.Any, specs: t.Any, programs: t.Iterable[str] = ()) -> list[str]:
+def odd_options(values: t.Any, specs: t.Any, programs: t.Iterable[str] = (), units: t.Iterable[str] = ()) -> list[str]:
     """Sentences about options whose value could not stand where a role writes it.
 
     :param values: option to value.
     :param specs: the role's argument_specs.yml as data.
     :param programs: options of type path that may name a program without its path.
+    :param units: options that name units of systemd, with or without their suffix.
     """
     try:
         options = {name: spec for entry in specs["argument_specs"].values() for name, spec in entry["options"].items()}
@@ -43,13 +57,18 @@ def odd_options(values: t.Any, specs: t.Any, programs: t.Iterable[str] = ()) -> 
         raise AnsibleFilterError(f"odd_options: this is no argument specification with its values: {exc!r}") from exc
     found = []
     for name, spec in sorted(options.items()):
-        value = given.get(name)
-        if value is None or value == "" or spec.get("no_log"):
+        if name not in given or spec.get("no_log"):
             continue
+        value = given[name]
         is_list = spec["type"] == "list"
+        if is_list and not isinstance(value, (list, tuple)):
+            found.append(f"{name} is {shown(value)}; it must be a list, as in [a, b].")
+            continue
+        if value is None or value == "":
+            continue
         kind = spec.get("elements", "") if is_list else spec["type"]
-        for one in value if is_list and isinstance(value, (list, tuple)) else [value]:
-            fault = _fault(f"an entry of {name}" if is_list else name, one, kind, name in programs)
+        for one in value if is_list else [value]:
+            fault = _fault(f"an entry of {name}" if is_list else name, one, kind, name in programs, name in units)
             if fault:
                 found.append(f"{fault}.")
     return found

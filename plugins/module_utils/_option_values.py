@@ -24,7 +24,10 @@ _SHOWN = 60
 _JOINERS = "\u200c\u200d"  # part of ordinary words in some scripts
 _UNIT = re.compile(r"[A-Za-z0-9:_.@\\][A-Za-z0-9:_.@\\-]*\.[a-z]+")
 _LONGEST_UNIT = 255
-SUFFIXES = (".service", ".scope", ".socket", ".slice", ".target", ".mount", ".timer")
+# Not .slice, .target or init.scope: they hold half of the machine, and its PID 1.
+SUFFIXES = (".service", ".scope", ".socket", ".timer")
+_OTHER_KINDS = (".slice", ".target", ".mount", ".automount", ".swap", ".path", ".device")
+_HOLDS_THE_MACHINE = ("init.scope",)
 _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]{1,255}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VMID = re.compile(r"[1-9][0-9]{0,8}")
@@ -98,9 +101,19 @@ def check_program(name: str, value: str) -> str:
 
 
 def check_unit(name: str, value: str, suffixes: tuple[str, ...] = (".service",)) -> str:
-    if not _UNIT.fullmatch(value) or not value.endswith(suffixes) or len(value) > _LONGEST_UNIT:
+    if (
+        not _UNIT.fullmatch(value)
+        or not value.endswith(suffixes)
+        or len(value) > _LONGEST_UNIT
+        or value in _HOLDS_THE_MACHINE
+    ):
         raise ValueError(f"{name} is {shown(value)}, which is no unit name with its suffix, as in sglang.service.")
     return value
+
+
+def with_suffix(unit: str) -> str:
+    """A name without any is that of a service, as for systemctl."""
+    return unit if unit.endswith((*SUFFIXES, *_OTHER_KINDS)) else f"{unit}.service"
 
 
 def check_host(name: str, value: str) -> str:

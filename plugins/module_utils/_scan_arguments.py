@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
     check_unit,
     check_vmid,
     shown,
+    with_suffix,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ANY_ADDRESS, Port
 
@@ -68,7 +69,7 @@ def scan_request(params: t.Mapping[str, t.Any], proc_root: str = "/proc") -> Sca
         raise ValueError(f"devices is empty; give at least one glob, for example {NVIDIA_GLOB}.")
     for pattern in lists["devices"]:
         check_path("an entry of devices", pattern)
-    units = tuple(unit if unit.endswith(SUFFIXES) else f"{unit}.service" for unit in lists["units"])
+    units = tuple(with_suffix(unit) for unit in lists["units"])
     _names(lists, units)
     _relations(name, lists, bool(params.get("allow_foreign")))
     timeout = check_seconds("scan_timeout", float(params["scan_timeout"]), most=LONGEST_SCAN)

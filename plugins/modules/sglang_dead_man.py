@@ -145,7 +145,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._dead_man import DeadMan, DeadManResult, check_names
-from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_program
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_path, check_program
 
 # There on every machine that systemd runs; sd_booted(3).
 BOOTED = "/run/systemd/system"
@@ -187,6 +187,8 @@ def main() -> t.NoReturn:
     try:
         check_names(params["unit"], params["run_id"], params["after"])
         check_program("systemd_run", params["systemd_run"])
+        if params["guard"] is not None:
+            check_path("guard", params["guard"])
     except ValueError as error:
         module.fail_json(msg=str(error), **as_result(DeadManResult("not_armed", str(error), ""), None))
     timer = DeadMan(

@@ -42,7 +42,17 @@ ODD_NAMES = (
 
 LINE = BROKEN_LINES
 NAME = ("", *ODD_NAMES)
-UNIT = ("", " ", "sglang", "-x.service", "sglang.service\n", *(f"{name}.service" for name in ODD_NAMES))
+UNIT = (
+    "",
+    " ",
+    "sglang",
+    "-x.service",
+    "sglang.service\n",
+    "user.slice",
+    "init.scope",
+    "sysinit.target",
+    *(f"{name}.service" for name in ODD_NAMES),
+)
 # In a list of units the suffix may be missing.
 UNIT_OF_LIST = tuple([value] for value in UNIT if value != "sglang")
 PATH = ("", "relative", "../above", *(f"/folder/{line}" for line in BROKEN_LINES))

@@ -178,6 +178,7 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "state": CHOICES,
         "after": (Row((*bad.COUNT, 4, 604801)),),
         "systemd_run": (Row(bad.PROGRAM),),
+        "guard": (Row(bad.PATH),),
     },
     "sglang_drift_look": {
         "unit_path": (Row(bad.PATH),),
