@@ -34,7 +34,7 @@ HOLDERS: tuple[ReleaseFault, ...] = (
         dies=("launcher", "launcher.1", "launcher.2", "launcher.3"), sent={"TERM": 1, "KILL": 3}),
     Row("forks when it gets TERM", "its child ignores TERM", "forks_on_term", "released", dies=WORKER,
         sent={"TERM": 2, "KILL": 1}, options=SHORT),
-    Row(f"a storm of {STORM} forks", "all inherited files and mappings", "fork_storm", "released", within=90.0,
+    Row(f"a storm of {STORM} forks", "all inherited files and mappings", "fork_storm", "released", within=240.0,
         dies=("launcher", *(f"worker {number}" for number in range(1, STORM + 1))), sent={"TERM": 1, "KILL": STORM}),
     Row("state D that ends with the signal", "waits for a vfork", "state_d", "released", dies=WORKER),
     Row("state D that no signal ends", "a frozen group", "frozen", ("survivors", "dying"), lives=WORKER, needs=ROOT,

@@ -343,7 +343,7 @@ def pid_reused_by_a_holder_of_another_unit(scene: Scene) -> None:
 def opens_between_two_samples(scene: Scene) -> None:
     """The GPUs read 0 MiB; a process maps one after the gate's first look."""
     actor = scene.play("worker")
-    scene.pauses.append(("_nvidia_smi", "look", 2, lambda: void_list(actor.tell(f"map {scene.dev('nvidia1')}"))))
+    scene.pauses.append(("_gpu_world", "look", 2, lambda: void_list(actor.tell(f"map {scene.dev('nvidia1')}"))))
 
 
 HOLDER_PLANTS: dict[str, t.Callable[[Scene], None]] = {

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
@@ -101,8 +102,10 @@ def _guard_words(params: t.Mapping[str, t.Any], folder: pathlib.Path) -> list[st
 
 def decide(row: ReleaseFault) -> None:
     """What drift makes of this server, whatever else it sees: its table, as it is printed in the docs."""
-    gpus = write_decisions.table.COLUMNS["gpus"][1]
-    found = {one.action for state in gpus for one in write_decisions.outcomes(row.options["server"], state)}
+    table = write_decisions.table
+    columns = [(row.options[name],) if name in row.options else values for name, (_m, values) in table.COLUMNS.items()]
+    words = itertools.product(*columns)
+    found = {table.decide(table.Situation(**dict(zip(table.COLUMNS, word)))).action for word in words}
     assert found <= set(row.verdicts), f"{row.name}: drift may decide {sorted(found)}"
 
 

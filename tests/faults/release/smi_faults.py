@@ -104,7 +104,7 @@ WORDS: tuple[ReleaseFault, ...] = (
     Row("a child of it keeps its pipe open", IDLE, "a_child_keeps_the_pipe", "unknown", "gate",
         options={"smi_timeout": 1}),
     *(
-        Row(f"memory.used reads {text!r}", IDLE, "nothing", "unknown", "gate",
+        Row(f"memory.used reads {text!r}", IDLE, "nothing", ("unknown", "faulty"), "gate",
             faults=({"effect": "set", "gpus": [3], "fields": {"memory.used": text}},))
         for text in ("", "-1", "0 MiB", "0.0", "1e3", "0x0", "\u0660", "None", "[Unknown Error]")
     ),
