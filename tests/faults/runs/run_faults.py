@@ -7,9 +7,16 @@
 from __future__ import annotations
 
 import beside_rows
+import broken_rows
 import clock_rows
 import disk_rows
 import state_rows
 from run_row import RunFault
 
-ROWS: tuple[RunFault, ...] = (*beside_rows.ROWS, *clock_rows.ROWS, *disk_rows.ROWS, *state_rows.ROWS)
+ROWS: tuple[RunFault, ...] = (
+    *broken_rows.ROWS,
+    *beside_rows.ROWS,
+    *clock_rows.ROWS,
+    *disk_rows.ROWS,
+    *state_rows.ROWS,
+)

@@ -14,8 +14,9 @@ import sys
 import typing as t
 
 import pytest
-from broken_rows import LOSSES
-from broken_runs import VARIABLES, Plan, TimedNode
+from broken_rows import BEFORE_LEASE
+from broken_rows import ROWS as LOST_ROWS
+from broken_runs import VARIABLES, Plan, SmallNode
 from fault_rows import not_run
 from run_faults import ROWS
 from sabotage import INSIDE, sabotaged
@@ -155,16 +156,16 @@ def test_lost_connection(sabotage: Sabotage | None, tmp_path: pathlib.Path) -> N
         playbook = copy / INSIDE / "playbooks" / "relaunch.yml"
         environment = {"ANSIBLE_COLLECTIONS_PATH": str(copy)}
     try:
-        node = TimedNode(place)
+        node = SmallNode(place)
         plan = Plan(tmp_path, kill=False)
-        plan.at(node, LOSSES["lease"].before, "lose")
+        plan.at(node, BEFORE_LEASE, "lose")
         run = Playbooks(tmp_path)(
             playbook, node, variables=VARIABLES, environment={**plan.environment(), **environment}
         )
         assert run.rc in (2, 4), str(run)
         said = [text for text in run.failures(node) if text.lstrip("'\"").startswith(f"{node.name}: ")]
-        as_it_should = any(all(piece in text for piece in LOSSES["lease"].says) for text in said)
-        assert as_it_should is (sabotage is None), said
+        as_it_should = any(all(piece in text for piece in LOST_ROWS[0].says) for text in said)
+        assert as_it_should is (sabotage is None), str(run)
         assert run.verbs(node, "start") == []
     finally:
         simulate("destroy", place, check=False)
