@@ -113,7 +113,8 @@ class Judge:
         self.mutants = mutants
         self.told = told
         self.until = until
-        self.seconds = 0.0
+        self.seconds = 0.0  # of processor time that all tests take, and how long they took
+        self.longest = 0.0
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = list(session.items)
@@ -131,7 +132,7 @@ class Judge:
                 apply: t.Callable[[], None] = lambda mutated=mutated: self._import_again(mutated)  # noqa: E731
             else:
                 apply = lambda differ=differ: _patch(functions, differ)  # noqa: E731
-            outcome, failed = self._child(session, items, apply, 10 + 5 * self.seconds, again=differ is None)
+            outcome, failed = self._child(session, items, apply, 5 + 5 * self.seconds, again=differ is None)
             if failed is not None and differ is not None:
                 items.insert(0, items.pop(failed))
             self.told(key, outcome)
@@ -145,7 +146,7 @@ class Judge:
         deadline: float,
         again: bool = False,
     ) -> tuple[Outcome, int | None]:
-        """The outcome, and which test failed. The deadline is the child's processor time, or four times that."""
+        """The outcome, and which test failed. The deadline is of processor time; asleep it may be for a bit longer."""
         reading, writing = os.pipe()
         began = time.monotonic()
         child = os.fork()
@@ -161,7 +162,7 @@ class Judge:
                 os._exit(code)
         os.close(writing)
         code = None
-        while code is None and time.monotonic() - began < 4 * deadline:
+        while code is None and time.monotonic() - began < max(4 * deadline, 3 * self.longest):
             pid, status, used = os.wait4(child, os.WNOHANG)
             code = os.waitstatus_to_exitcode(status) if pid else None
             if code is None:
@@ -170,6 +171,7 @@ class Judge:
                 time.sleep(0.005)
             elif code == 0:
                 self.seconds = max(self.seconds, used.ru_utime + used.ru_stime)
+                self.longest = max(self.longest, time.monotonic() - began)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         if code is None:
@@ -223,9 +225,15 @@ def _processor_time(pid: int) -> float:
 
 
 def judge(
-    place: pathlib.Path, tests: list[str], path: pathlib.Path, source: str, mutants: dict[str, str], until: float
-) -> tuple[dict[str, Outcome], str]:
-    """In a child of this process, which has the tools loaded and the collection not. What it printed comes last."""
+    place: pathlib.Path,
+    tests: list[str],
+    path: pathlib.Path,
+    source: str,
+    mutants: dict[str, str],
+    until: float,
+    keep: t.Callable[[str, Outcome], None],
+) -> tuple[int, str]:
+    """In a child of this process, which has the tools loaded and the collection not: how many, and what it printed."""
     outcomes: dict[str, Outcome] = {}
     log = place.parents[2] / "mutation.log"
     while True:
@@ -241,15 +249,17 @@ def judge(
             for line in file:
                 key, outcome = line.split()
                 outcomes[key] = t.cast(Outcome, outcome)
+                keep(key, outcomes[key])
         dummy, status = os.waitpid(child, 0)
         end_everybody()
         if os.waitstatus_to_exitcode(status) >= 0:
-            return outcomes, log.read_text(encoding="utf-8", errors="replace")
+            return len(outcomes), log.read_text(encoding="utf-8", errors="replace")
         # The mutant ended this child too: then a test would have seen it, had it been there to see.
         fatal = next(key for key in mutants if key not in outcomes)
         outcomes[fatal] = "killed"
+        keep(fatal, "killed")
         if began + 1 == len(outcomes) and len(left) == len(mutants):
-            return outcomes, log.read_text(encoding="utf-8", errors="replace")
+            return len(outcomes), log.read_text(encoding="utf-8", errors="replace")
 
 
 def _say(pipe: int, key: str, outcome: Outcome) -> None:

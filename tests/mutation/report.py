@@ -10,9 +10,11 @@ import json
 import pathlib
 import typing as t
 
-import mutants
 import targets
 import yaml
+
+if t.TYPE_CHECKING:
+    import mutants
 
 RESULTS = pathlib.Path("tests", "recordings", "mutation", "results.json")
 EQUIVALENTS = pathlib.Path("tests", "mutation", "equivalents.yml")
@@ -51,25 +53,52 @@ def remember(root: pathlib.Path, name: str, all_of_them: list[mutants.Mutant], o
     (root / RESULTS).write_text(f"{text}\n", encoding="utf-8")
 
 
-def write(root: pathlib.Path) -> list[str]:
-    """Write the page. Returns the survivors in safety rules that nobody has argued."""
-    results, argued = _results(root), yaml.safe_load((root / EQUIVALENTS).read_text(encoding="utf-8")) or {}
-    page = [INTRODUCTION]
-    unargued: list[str] = []
+def write(root: pathlib.Path) -> None:
+    (root / PAGE).write_text(page(root), encoding="utf-8")
+
+
+def page(root: pathlib.Path) -> str:
+    results, argued = _results(root), arguments(root)
+    text = [INTRODUCTION]
     for title, safety in (("Rules of safety", True), ("The rest of the core", False)):
         names = [name for name in sorted(results) if (name in targets.SAFETY) == safety]
-        page.append(f"## {title}\n\n| file | mutants | noticed | argued | open | score |\n|---|---|---|---|---|---|\n")
+        text.append(f"## {title}\n\n| file | mutants | noticed | argued | open | score |\n|---|---|---|---|---|---|\n")
         sums = [0, 0, 0]
         for name in names:
             counts = [results[name]["mutants"], *_counts(results[name]["survivors"], argued.get(name, []))]
             sums = [one + more for one, more in zip(sums, counts)]
-            page.append(_row(f"`{name}`", *counts))
-            if safety:
-                unargued += [f"{name}: {one['was']}  ->  {one['becomes']}" for one in _open(results, argued, name)]
-        page.append(f"{_row('together', *sums)}\n")
-    page.append(_arguments(results, argued))
-    (root / PAGE).write_text("".join(page).rstrip("\n") + "\n", encoding="utf-8")
-    return unargued
+            text.append(_row(f"`{name}`", *counts))
+        text.append(f"{_row('together', *sums)}\n")
+    left = [f"`{name}`" for name in targets.SAFETY if name not in results]
+    text.append(f"Rules of safety that are not judged yet, or changed since: {', '.join(left)}.\n\n" if left else "")
+    text.append(_arguments(results, argued))
+    return "".join(text).rstrip("\n") + "\n"
+
+
+def unargued(root: pathlib.Path) -> list[str]:
+    """The survivors in safety rules that nobody has argued."""
+    results, argued = _results(root), arguments(root)
+    return [
+        f"{name}: {one['was']}  ->  {one['becomes']}"
+        for name in targets.SAFETY
+        if name in results
+        for one in _open(results, argued, name)
+    ]
+
+
+def idle(root: pathlib.Path) -> list[str]:
+    """Arguments about mutants that are no survivors (any more), of files that were judged."""
+    results = _results(root)
+    return [
+        f"{name}: {one['was']}  ->  {one['becomes']}"
+        for name, said in arguments(root).items()
+        for one in said
+        if name in results and {"was": one["was"], "becomes": one["becomes"]} not in results[name]["survivors"]
+    ]
+
+
+def arguments(root: pathlib.Path) -> dict[str, list[Line]]:
+    return yaml.safe_load((root / EQUIVALENTS).read_text(encoding="utf-8")) or {}
 
 
 def _results(root: pathlib.Path) -> dict[str, t.Any]:
@@ -112,4 +141,4 @@ def _arguments(results: dict[str, t.Any], argued: dict[str, list[Line]]) -> str:
         for name in sorted(results)
         for one in _open(results, argued, name)
     ]
-    return "".join([*text, *(["## Survivors that nobody has argued yet\n\n", *left] if left else [])])
+    return "".join([*text, *(["## Survivors that nobody has argued or killed yet\n\n", *left] if left else [])])

@@ -37,6 +37,11 @@ def _hash(paths: t.Iterable[pathlib.Path]) -> str:
     return whole.hexdigest()
 
 
+def _worlds(place: pathlib.Path) -> list[pathlib.Path]:
+    """What tests build on."""
+    return sorted(path for path in (place / targets.TESTS).glob("*.py") if not path.name.startswith("test_"))
+
+
 class Target:
     """One file of the core in the copy, and what is known of its mutants."""
 
@@ -49,7 +54,7 @@ class Target:
         self._kept = KEPT / f"{name}.json"
         self._state = {
             "source": _hash([self.path]),
-            "tests": _hash(sorted((place / targets.TESTS).glob("*.py"))),
+            "tests": _hash([*(place / one for one in self.tests), *_worlds(place)]),
             "method": _hash([pathlib.Path(mutants.__file__)]),
         }
         self.outcomes: dict[str, str] = {}
@@ -60,21 +65,25 @@ class Target:
                 if known["tests"] != self._state["tests"]:
                     self.outcomes = {key: one for key, one in self.outcomes.items() if one != "survived"}
 
+    def _keep(self, key: str, outcome: str) -> None:
+        self.outcomes[key] = outcome
+        fresh = self._kept.with_suffix(".new")
+        fresh.write_text(json.dumps({**self._state, "outcomes": self.outcomes}), encoding="utf-8")
+        fresh.replace(self._kept)
+
     def judge(self, until: float) -> bool:
         """Whether every mutant has an outcome."""
         all_of_them = mutants.mutants(self.source)
         open_ones = {one.key: one.source for one in all_of_them if one.key not in self.outcomes}
         if open_ones:
             began = time.monotonic()
-            found, printed = judging.judge(self.place, self.tests, self.path, self.source, open_ones, until)
+            found, printed = judging.judge(self.place, self.tests, self.path, self.source, open_ones, until, self._keep)
             if not found and time.monotonic() < until:
                 print(f"{self.name}: its own tests do not pass without a mutant:\n{printed[-3000:]}", flush=True)
                 return False
-            self.outcomes.update(found)
-            self._kept.write_text(json.dumps({**self._state, "outcomes": self.outcomes}), encoding="utf-8")
             survived = sum(one == "survived" for one in self.outcomes.values())
             print(
-                f"{self.name}: {len(found)} of {len(open_ones)} mutants in {time.monotonic() - began:.0f} s,"
+                f"{self.name}: {found} of {len(open_ones)} mutants in {time.monotonic() - began:.0f} s,"
                 f" {survived} of {len(all_of_them)} not noticed so far",
                 flush=True,
             )
@@ -101,7 +110,8 @@ def main() -> None:
             break
         if not Target(place, name).judge(until):
             unfinished.append(name)
-    unargued = report.write(ROOT)
+    report.write(ROOT)
+    unargued = report.unargued(ROOT)
     for line in unargued:
         print(line)
     if unargued or unfinished:
