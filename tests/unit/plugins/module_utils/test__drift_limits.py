@@ -374,3 +374,24 @@ def test_what_templates_make_of_a_policy() -> None:
         3,
         5,
     )
+
+
+@pytest.mark.parametrize("budget", [0.5, 604799, "604799.5"])
+def test_a_load_budget_below_a_week_is_taken(budget: t.Any) -> None:
+    assert policy_of({"unit": UNIT, "load_budget": budget}).load_budget == float(budget)
+
+
+@pytest.mark.parametrize("budget", [0, -1, 604800, True, "soon", None])
+def test_a_load_budget_that_cannot_be_meant_is_refused(budget: t.Any) -> None:
+    with pytest.raises(ValueError, match="load_budget is "):
+        policy_of({"unit": UNIT, "load_budget": budget})
+
+
+@pytest.mark.parametrize(("said", "meant"), [(True, True), (False, False), ("true", True), ("False", False)])
+def test_switched_on_or_off_also_as_a_template_says_it(said: t.Any, meant: bool) -> None:
+    assert policy_of({"unit": UNIT, "enabled": said}).enabled is meant
+
+
+def test_numbers_that_a_template_made_text_of_are_numbers_again() -> None:
+    limits = policy_of({"unit": UNIT, "max_remediations": "3", "window": "7200.5"}).limits
+    assert (limits.max_remediations, type(limits.max_remediations), limits.window) == (3, int, 7200.5)
