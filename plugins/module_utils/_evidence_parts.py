@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest, describe, look_for_holders
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi import look
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc, try_read
+from ansible_collections.cleanslate.gpu.plugins.module_utils._root_only import weak_part
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Progress, collect
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import read_unit
@@ -171,7 +172,7 @@ class ServerEvidence:
 
     def _spy_account(self, tool: str, pid: int) -> Account | None:
         """As whom py-spy runs: as root only where nobody but root can have written it, else as the server's user."""
-        if os.geteuid() != 0 or only_root_can_write(tool):
+        if os.geteuid() != 0 or weak_part(tool) is None:
             return None
         try:
             uid = self._proc.status(pid).uids[1]
@@ -292,22 +293,6 @@ def _account(uid: int) -> Account:
     except LookupError:
         # Some container images run a uid that has no name.
         return Account(str(uid), uid, frozenset({uid}), uid)
-
-
-def only_root_can_write(path: str) -> bool:
-    """Whether the file and every folder above it belong to root and are writable by nobody else."""
-    path = os.path.realpath(path)
-    while True:
-        try:
-            found = os.stat(path)
-        except OSError:
-            return False
-        sticky_folder = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-        if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky_folder):
-            return False
-        if path == "/":
-            return True
-        path = os.path.dirname(path)
 
 
 def free_space(folder: str) -> str:

@@ -41,6 +41,8 @@ class Launch:
     systemd_scope: str = "system"
     folders: tuple[str, ...] = ()  # what the server writes into
     volumes: tuple[str, ...] | None = None  # HOST:CONTAINER[:OPTIONS], where it runs in a container
+    root_files: tuple[str, ...] = ()  # what root reads or runs at each start
+    root_folders: tuple[str, ...] = ()  # where root makes what belongs to the unit
     min_free_mib: int = 0
     min_shm_mib: int = 0
 

@@ -23,7 +23,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
     shown,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch import Launch
-from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account
+from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import canonical_args, check_text
 
 LAUNCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -41,6 +41,8 @@ LAUNCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "model_timeout": {"type": "float", "default": 120.0},
     "volumes": {"type": "list", "elements": "str"},
     "folders": {"type": "list", "elements": "path", "default": []},
+    "root_files": {"type": "list", "elements": "path", "default": []},
+    "root_folders": {"type": "list", "elements": "path", "default": []},
     "min_free_mib": {"type": "int", "default": 1024},
     "min_shm_mib": {"type": "int", "default": 1024},
     "unit": {"type": "str", "default": ""},
@@ -52,6 +54,14 @@ def check_timeouts(params: t.Mapping[str, t.Any], *names: str) -> None:
     """ValueError where one of these is no sensible number of seconds."""
     for name in names:
         check_seconds(name, params[name])
+
+
+def reader_of(user: str, group: str) -> Account | None:
+    """As whom models are read. A user that does not exist is told by a check of its own."""
+    try:
+        return find_account(user, group) if user else None
+    except LookupError:
+        return None
 
 
 def launch_of(params: t.Mapping[str, t.Any], clock: Clock, account: Account | None) -> Launch | None:
@@ -81,8 +91,9 @@ def launch_of(params: t.Mapping[str, t.Any], clock: Clock, account: Account | No
         if not is_variable(str(variable)):
             raise ValueError(f"profile.env has {shown(str(variable))}, which can be no name of a variable.")
         check_text(f"profile.env: {variable}", str(value))  # which does not show the value
-    for folder in params["folders"]:
-        check_path("an entry of folders", folder)
+    for name in ("folders", "root_files", "root_folders"):
+        for path in params[name]:
+            check_path(f"an entry of {name}", path)
     return Launch(
         options=options,
         argv=tuple(profile["argv"]),
@@ -100,6 +111,8 @@ def launch_of(params: t.Mapping[str, t.Any], clock: Clock, account: Account | No
         unit_text=params["unit_text"],
         systemd_scope=params["systemd_scope"],
         folders=tuple(params["folders"]),
+        root_files=tuple(params["root_files"]),
+        root_folders=tuple(params["root_folders"]),
         volumes=None if params["volumes"] is None else tuple(params["volumes"]),
         min_free_mib=params["min_free_mib"],
         min_shm_mib=params["min_shm_mib"],

@@ -35,6 +35,7 @@ description:
   - C(disk_space) and C(shared_memory) look for room in O(folders) and in C(/dev/shm). C(unit_syntax) lets
     C(systemd-analyze) read O(unit_text). C(port) looks who listens where the server will; it must be nobody, or what is
     stopped and released before.
+  - C(root_paths) looks whether O(root_files) and O(root_folders) are out of the reach of everybody but root.
   - Fails where a check failed. It changes nothing.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
@@ -127,6 +128,19 @@ options:
   folders:
     description:
       - The folders that the server writes into. Where one does not exist yet, the nearest above it counts.
+    type: list
+    elements: path
+    default: []
+  root_files:
+    description:
+      - Files that root reads or runs at each start of the unit. They must be there, and nobody but root may be able to
+        change them or a folder above them.
+    type: list
+    elements: path
+    default: []
+  root_folders:
+    description:
+      - Where root makes what belongs to the unit. Nobody but root may be able to change these or a folder above them.
     type: list
     elements: path
     default: []
@@ -282,11 +296,12 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_request 
     LAUNCH_ARGUMENTS,
     check_timeouts,
     launch_of,
+    reader_of,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_room import disk_space, shared_memory
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_trust import root_paths
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_unit import unit_syntax
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
-from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
     EXPECTATION_ARGUMENTS,
     SMI_ARGUMENTS,
@@ -310,6 +325,7 @@ CHECKS = (
     disk_space,
     shared_memory,
     unit_syntax,
+    root_paths,
 )
 
 
@@ -337,14 +353,6 @@ def context_of(params: t.Mapping[str, t.Any], scan: ScanRequest, clock: Clock) -
         clock=clock,
         launch=launch_of(params, clock, reader_of(user, group)),
     )
-
-
-def reader_of(user: str, group: str) -> Account | None:
-    """As whom models are read. A user that does not exist is told by a check of its own."""
-    try:
-        return find_account(user, group) if user else None
-    except LookupError:
-        return None
 
 
 def main() -> None:

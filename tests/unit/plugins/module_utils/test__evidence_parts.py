@@ -24,12 +24,12 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._evidence_parts imp
     LOG_BYTES,
     ServerEvidence,
     Sources,
-    only_root_can_write,
     read_end,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._evidence_processes import read_processes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._root_only import weak_part
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc, make_nodes
 
 KEY = "sk-0123456789abcdefghij"
@@ -169,20 +169,20 @@ def test_py_spy_never_pauses_and_runs_as_the_servers_user_unless_root_alone_wrot
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of root are needed")
 def test_who_can_write_a_program_decides_as_whom_it_runs(tmp_path: pathlib.Path) -> None:
-    assert only_root_can_write("/bin/sh")
+    assert weak_part("/bin/sh") is None
     tool = tmp_path / "py-spy"
     tool.write_text("")
-    assert only_root_can_write(str(tool))
+    assert weak_part(str(tool)) is None
     for spoil, mend in (
         (lambda: os.chown(tool, 65534, 0), lambda: os.chown(tool, 0, 0)),
         (lambda: tool.chmod(0o775), lambda: tool.chmod(0o755)),
         (lambda: os.chown(tmp_path, 65534, 0), lambda: os.chown(tmp_path, 0, 0)),
     ):
         spoil()
-        assert not only_root_can_write(str(tool))
+        assert weak_part(str(tool))
         mend()
-        assert only_root_can_write(str(tool))
-    assert not only_root_can_write(str(tmp_path / "nothing"))
+        assert weak_part(str(tool)) is None
+    assert weak_part(str(tmp_path / "nothing"))
 
 
 def test_py_spy_that_is_not_there_is_skipped_and_one_that_fails_is_told(proc: FakeProc, tmp_path: pathlib.Path) -> None:
