@@ -32,7 +32,7 @@ def named(pattern: str) -> set[int]:
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in (1, os.getpid()):
             try:
-                text = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                text = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
             except OSError:
                 continue
             if re.search(pattern, text):
