@@ -190,10 +190,12 @@ def _doubts(request: ScanRequest, surroundings: Surroundings, unreadable: t.Sequ
     """Why this look may have missed a holder."""
     doubts = []
     nodes = surroundings.nodes
+    globs = ", ".join(request.devices)
     if not nodes.nodes and not nodes.by_number:
-        globs = ", ".join(request.devices)
         stale = f" ({nodes.stale[0].path} {nodes.stale[0].reason})" if nodes.stale else ""
         doubts.append(f"no GPU device node was found under {globs}{stale}, so there was nothing to look for")
+    elif not nodes.by_number and not any(node.kind == "gpu" for node in nodes.nodes):
+        doubts.append(f"{globs} leads to no node of a GPU (nvidia0 and so on), so who computes could not be seen")
     if surroundings.hidepid and surroundings.hidden_matter:
         doubts.append(
             f"{request.proc_root} is mounted with {surroundings.hidepid}, which hides the processes of other users: "

@@ -23,14 +23,20 @@ _FORWARDERS = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "pasta",
 def listening_relatives(
     claims: t.Sequence[Claim], dispositions: t.Sequence[Disposition], known: t.Collection[tuple[int, int]]
 ) -> frozenset[int]:
-    """The listeners on the server's port that have a target above or below them, or share the socket with one. known:
-    (pid, start time) of those that were found to be so before, whose relatives may have ended since."""
+    """The listeners on the server's port that have a target of the same user above or below them, or share the socket
+    with one. known: (pid, start time) of those that were found to be so before, whose relatives may have ended since.
+
+    A socket can be handed to somebody who never asked for it, and anybody can be started below a process of another
+    user: neither makes kin of them."""
     starts = {claim.raw.stat.pid: claim.raw.stat.start_time for claim in claims}
     lineages = {claim.raw.stat.pid: [pid for pid, _cgroup in claim.raw.lineage] for claim in claims}
     targets = {claim.raw.stat.pid for claim, found in zip(claims, dispositions) if found == "target"}
-    shared = {
-        inode for claim in claims if claim.raw.stat.pid in targets for inode, _address in claim.raw.listens
-    }  # inherited by a fork
+    users = {claim.raw.stat.pid: claim.raw.status.uids[:2] for claim in claims}
+    shared: dict[tuple[int, ...], set[int]] = {}  # by user: inherited by a fork
+    for claim in claims:
+        if claim.raw.stat.pid in targets:
+            inodes = (inode for inode, _address in claim.raw.listens)
+            shared.setdefault(users[claim.raw.stat.pid], set()).update(inodes)
 
     def above(pid: int, other: int) -> bool:
         # An ancestor is never younger: a number that was used again names somebody else.
@@ -39,11 +45,11 @@ def listening_relatives(
     found = set()
     for claim in claims:
         pid = claim.raw.stat.pid
-        related = any(above(pid, target) or above(target, pid) for target in targets)
+        related = any(users[pid] == users[target] and (above(pid, target) or above(target, pid)) for target in targets)
         if claim.raw.listens and (
             related
             or (pid, claim.raw.stat.start_time) in known
-            or shared.intersection(inode for inode, _address in claim.raw.listens)
+            or shared.get(users[pid], set()).intersection(inode for inode, _address in claim.raw.listens)
         ):
             found.add(pid)
     return frozenset(found)

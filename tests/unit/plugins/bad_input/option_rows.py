@@ -229,6 +229,8 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "model_timeout": (Row(bad.SECONDS),),
         "volumes": (Row(bad.lists(bad.LINE)),),
         "folders": (Row(bad.lists(bad.PATH), {"profile": {}}),),
+        "root_files": (Row(bad.lists(bad.PATH), {"profile": {}}),),
+        "root_folders": (Row(bad.lists(bad.PATH), {"profile": {}}),),
         "min_free_mib": (Row(bad.AMOUNT),),
         "min_shm_mib": (Row(bad.AMOUNT),),
         "service_user": (Row(bad.ACCOUNT),),

@@ -55,3 +55,12 @@ def test_a_copy_of_an_interpreter_under_a_daemons_name(node: Node, tmp_path: pat
     (node.fake.path / "50/ns/user").unlink()
     (node.fake.path / "50/ns/user").symlink_to("user:[2]")
     assert node.dispositions() == {50: "target"}, "in a user namespace of its own anything can be mounted anywhere"
+
+
+def test_a_glob_that_leads_to_no_gpu_shows_nobody_and_is_no_complete_look(node: Node) -> None:
+    node.fake.add(50, maps=[node.gpu], cgroup=SERVICE)
+    assert node.look().complete
+    node.glob = str(node.control)
+    scan = node.look()
+    assert not scan.complete
+    assert "no node of a GPU" in scan.incomplete_reason

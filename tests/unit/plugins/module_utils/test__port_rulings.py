@@ -292,3 +292,19 @@ def test_right_before_a_signal_it_must_still_listen(node: Node) -> None:
     assert hold_again(listener, request) is not None
     node.listens(path, port=30001)
     assert hold_again(listener, request) is None
+
+
+@pytest.mark.parametrize(("uid", "disposition"), [(0, "target"), (4711, "foreign")])
+def test_a_socket_that_was_handed_to_somebody_else_makes_no_kin_of_him(node: Node, uid: int, disposition: str) -> None:
+    """A process that passes its listening socket on would have whoever takes it ended in its place."""
+    path = node.listener(50, opens=[node.gpu], maps=[node.gpu])
+    node.fake.add(60, opens=[path], cgroup=SESSION, uid=uid)
+    assert {owner.pid: owner.disposition for owner in node.look().port_owners}[60] == disposition
+
+
+@pytest.mark.parametrize(("uid", "disposition"), [(0, "target"), (4711, "foreign")])
+def test_a_parent_of_another_user_is_no_kin(node: Node, uid: int, disposition: str) -> None:
+    node.listener(50, uid=uid)
+    node.fake.add(51, ppid=50, opens=[node.gpu], maps=[node.gpu], cgroup=SESSION)
+    assert found(node.look())[51] == "target"
+    assert {owner.pid: owner.disposition for owner in node.look().port_owners}[50] == disposition
