@@ -110,7 +110,7 @@ WORDS: tuple[ReleaseFault, ...] = (
     ),
     Row("memory.used reads '[N/A]', in the start guard", IDLE, "nothing", "gave_up", "guard",
         faults=({"effect": "not_available", "gpus": [3]},)),
-    Row("compute-apps fails while memory reads 0", IDLE, "nothing", "idle", "gate",
+    Row("compute-apps fails while memory reads 0", IDLE, "nothing", "unknown", "gate",
         faults=({"effect": "exit", "query": "apps", "code": 9, "stderr": "Unknown Error\n"},)),
     Row("compute-apps is empty, as in another PID namespace", "memory on GPU 1", "nothing", "orphaned", "rehearsal",
         faults=({"effect": "pid_namespace"},), scenario={"never_clears": {"1": 5000}}),
