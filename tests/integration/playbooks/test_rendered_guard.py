@@ -34,7 +34,7 @@ CASES: dict[str, dict[str, t.Any]] = {
         "sglang_server_guard_timeout": 900,
         "sglang_server_guard_dir": "/opt/with a space/50%",
         "gpu_idle_settled_mib": 4,
-        "gpu_idle_expected_count": 7,
+        "gpu_idle_expected_count": 9,
         "gpu_release_majors": [4],
         "gpu_release_devices": ["/dev/nvidia*", "/dev/other*"],
         "gpu_release_protect": ["my tool"],
@@ -70,7 +70,7 @@ def test_the_guard_runs_as_root_and_apart_from_every_other_python(rendered) -> N
 def test_what_the_gate_was_told_the_guard_is_told(rendered) -> None:
     words, options = guard(rendered["tuned"])
     assert words[2] == "/opt/with a space/50%/sglang.pyz"
-    assert (options.expected_count, options.settled_mib, options.majors) == (7, 4, [4])
+    assert (options.expected_count, options.settled_mib, options.majors) == (9, 4, [4])
     assert options.devices == ["/dev/nvidia*", "/dev/other*"]
     assert (options.protect, options.sweep_user) == (["my tool"], None)
 

@@ -25,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import (
     hold_again,
     look_for_holders,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import look_until_complete
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import make_nodes
 
 HOLD_NODE = pathlib.Path(__file__).with_name("hold_node.py")
@@ -61,7 +62,11 @@ def real_request(path: pathlib.Path) -> ScanRequest:
 
 def real_look(path: pathlib.Path, listed: t.Sequence[int] = ()) -> dict[int, Holder]:
     processes = [GpuProcess(GPU0, pid, None, 1) for pid in listed]
-    scan = look_for_holders(real_request(path), processes, unit_states=dict.fromkeys, clock=SystemClock())
+    clock = SystemClock()
+    # As the modules do: a process of this machine that ends just now is unreadable for a moment.
+    scan = look_until_complete(
+        lambda: look_for_holders(real_request(path), processes, unit_states=dict.fromkeys, clock=clock), clock
+    )
     assert scan.complete, scan.incomplete_reason
     return {holder.pid: holder for holder in scan.holders}
 
