@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import shlex
+import signal
+import socket
+import sys
 import typing as t
 
 import pytest
-from simulated_nodes import Node, Run, alive
+from simulated_nodes import SIMULATE, Node, Run, alive
 
 HANGS = {"SIM_HANG_AT": "graph"}
 SOON = {"sglang_server_progress_timeout": 4}
@@ -100,6 +105,48 @@ def test_the_keys_of_neither_profile_are_shown(rolled, play) -> None:
 def test_no_lease_is_left(rolled, play) -> None:
     shown = play("unlock", rolled.node)
     assert "no lease" in shown.text.lower() or "nobody" in shown.text.lower(), str(shown)
+
+
+def test_a_start_that_the_guard_refuses_is_rolled_back_by_the_former_profiles_own_port(make_node, play) -> None:
+    """Between the gate and the start somebody takes a GPU, and somebody else the port of the new profile. The way back
+    is that of the old one: who has the new port does not matter to it."""
+    node: Node = make_node()
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    common = {"model-path": f"{node.folder}/models/demo-397b", "tp-size": 8}
+    both = [
+        {"name": "base", "args": {**common, "served-model-name": "base", "port": node.port}},
+        {"name": "moved", "args": {**common, "served-model-name": "moved", "port": port}},
+    ]
+    first = play("relaunch", node, sglang_server_profiles=both, sglang_server_profile="base")
+    assert first.rc == 0, str(first)
+    files = installed(node)
+    stranger = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
+    hold = [sys.executable, str(SIMULATE), "hold", str(node.folder), "--gpu", "3", "--mib", "5000"]
+    once = node.folder / "once"
+    line = (
+        f"[ -e {once} ] || {{ touch {once}; {shlex.join(hold)}; setsid {shlex.join(stranger)} & echo $! >{once}; }}"
+        " >/dev/null 2>&1"
+    )
+    node.wrap_systemctl({"daemon-reload": line})
+    try:
+        run = play(
+            "relaunch", node, sglang_server_profiles=both, sglang_server_profile="moved", sglang_server_rollback=True
+        )
+        pid = int(once.read_text())
+        assert alive(pid), "whoever has the port is nobody of ours"
+    finally:
+        node.unwrap_systemctl()
+        if once.exists() and once.read_text().strip():
+            os.kill(int(once.read_text()), signal.SIGKILL)
+    assert run.rc == 2, str(run)
+    said = run.failures(node)[-1]
+    assert "Refuses to start sglang.service" in said, said
+    assert f"pid {pid} " in said, said
+    assert "rolled back: profile base serves again" in said, said
+    assert installed(node) == files
+    assert len(node.launchers()) == 1
 
 
 def test_where_nothing_ever_served_there_is_no_way_back(make_node, play) -> None:
