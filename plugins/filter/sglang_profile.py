@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import names_a_secret
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import names_a_secret, redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL, check_text, plain
 
 _FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_api_key", "expect"}
@@ -38,6 +38,11 @@ def _canonical_args(profile: str, args: t.Any) -> dict[str, t.Any]:
             _fail(
                 f"profile {profile!r}: a key belongs into the profile's {_SECRETS[name]}, not into args:"
                 " there it is kept out of every log and diff"
+            )
+        if value and names_a_secret(name):
+            _fail(
+                f"profile {profile!r}: {name} is a secret, and the arguments of a server stand in diffs, logs and"
+                " /proc; leave it out (a TLS key, for one, can be stored without a password, readable by the server)"
             )
         if name in result:
             _fail(f"profile {profile!r}: {name} is given twice (as {key!r} and in another spelling)")
@@ -68,6 +73,12 @@ def _environment(where: str, env: t.Any) -> dict[str, str | None]:
             _fail(f"{where}: {name} is {value}; write the text that the program expects in quotes")
         if isinstance(value, (t.Mapping, list, tuple)):
             _fail(f"{where}: {name} is a {type(value).__name__}, not text or a number")
+        if value is not None and redact(str(value)) != str(value):
+            _fail(
+                f"{where}: the value of {name} holds a secret (a password in an address, or a token), and everybody on"
+                " the node can read the unit; put it into a file that only root can read (mode 0600) on the node and"
+                " name that in sglang_server_environment_files"
+            )
         if value is not None:
             try:
                 check_text(f"{where}: {name}", str(value))

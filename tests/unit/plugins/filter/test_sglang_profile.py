@@ -115,3 +115,25 @@ def test_the_environment_of_all_profiles_is_checked_and_overridden_like_an_inher
     assert sglang_profile([BASE, child], "next", 8, {"A": "0", "B": "2", "C": "3"})["env"] == {"A": "1", "C": "3"}
     with pytest.raises(AnsibleFilterError, match="sglang_server_environment: HF_TOKEN looks like a secret"):
         sglang_profile([BASE], "plain", 8, {"HF_TOKEN": "s3cret"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTPS_PROXY", "http://bob:Zq9-proxypw@127.0.0.1:3128"),
+        ("ENDPOINT", "Bearer abcdefghijklmnop"),
+        ("ANYTHING", "hf_abcdefghijklmnopqrstuvwx"),
+    ],
+)
+def test_a_secret_under_an_innocent_name_is_refused_and_not_shown(name: str, value: str) -> None:
+    for profiles, environment in (([{**BASE, "env": {name: value}}], None), ([BASE], {name: value})):
+        with pytest.raises(AnsibleFilterError, match=f"the value of {name} holds a secret") as refused:
+            sglang_profile(profiles, BASE["name"], 8, environment)
+        assert value not in str(refused.value)
+
+
+def test_a_password_among_the_arguments_is_refused_and_not_shown() -> None:
+    args = {**BASE["args"], "ssl-keyfile-password": "Zq9-sslpw"}
+    with pytest.raises(AnsibleFilterError, match="ssl-keyfile-password is a secret") as refused:
+        sglang_profile([{**BASE, "args": args}], BASE["name"])
+    assert "Zq9" not in str(refused.value)

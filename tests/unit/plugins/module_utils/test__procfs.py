@@ -17,7 +17,13 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_pro
 def test_a_name_may_hold_anything(comm: str) -> None:
     data = f"42 ({comm}) Z 7 1 1 0 -1 4194308 {'0 ' * 12}777 0 0\n".encode("utf-8", "surrogateescape")
     entry = parse_stat(data)
-    assert (entry.pid, entry.comm, entry.state, entry.ppid, entry.start_time) == (42, comm.replace("\udcff", " "), "Z", 7, 777)
+    assert (entry.pid, entry.comm, entry.state, entry.ppid, entry.start_time) == (
+        42,
+        comm.replace("\udcff", " "),
+        "Z",
+        7,
+        777,
+    )
     assert entry.exiting
     assert not entry.alive
     assert not entry.kernel_thread
