@@ -119,7 +119,10 @@ class Judge:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = list(session.items)
         functions = [
-            one for one in gc.get_objects() if type(one) is types.FunctionType and one.__code__.co_filename == self.path
+            one
+            for one in gc.get_objects()
+            # isinstance would ask proxies for their class, which imports what they stand for.
+            if type(one) in (types.FunctionType,) and one.__code__.co_filename == self.path
         ]
         outcome, dummy = self._child(session, items, lambda: None, 600.0)
         if outcome != "survived":
@@ -129,9 +132,9 @@ class Judge:
                 break
             differ = in_functions(self.source, mutated, self.path)
             if differ is None:
-                apply: t.Callable[[], None] = lambda mutated=mutated: self._import_again(mutated)  # noqa: E731
+                apply: t.Callable[[], None] = functools.partial(self._import_again, mutated)
             else:
-                apply = lambda differ=differ: _patch(functions, differ)  # noqa: E731
+                apply = functools.partial(_patch, functions, differ)
             outcome, failed = self._child(session, items, apply, 5 + 5 * self.seconds, again=differ is None)
             if failed is not None and differ is not None:
                 items.insert(0, items.pop(failed))

@@ -43,7 +43,7 @@ def tree(node: Node) -> dict[str, tuple[int, int, int]]:
     found = {}
     for folder, _folders, names in os.walk(node.path):
         inside = os.path.relpath(folder, node.path)
-        if inside.split("/")[0] in BOOKS:
+        if inside.partition("/")[0] in BOOKS:
             continue
         for name in names:
             about = os.lstat(os.path.join(folder, name))

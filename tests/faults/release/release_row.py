@@ -76,7 +76,7 @@ class ReleaseFault:
         said = f"{ASKED[self.ask]} {words}" if self.verdict != "options" else "the request is refused as it stands"
         parts = [f"{said} within {self.within:g} s"]
         if self.says:
-            parts.append(f"says “{self.says}”")
+            parts.append(f"says '{self.says}'")
         if self.dies:
             parts.append(f"ended: {_names(self.dies)}")
         return "; ".join(parts)
