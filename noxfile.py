@@ -47,7 +47,7 @@ UNIT_FOLDERS = (
 )
 EXAMPLE = ROOT / "inventory" / "example"
 # The cases of the played Proxmox host that are about a launch and what follows it; the others are about releasing.
-LXC_LAUNCH = ("dead_man", "drift", "leftovers", "port", "rollback", "schedule", "start_guard")
+LXC_LAUNCH = ("dead_man", "drift", "host_lost", "leftovers", "port", "rollback", "schedule", "start_guard")
 SLOW_SCENARIOS = ("drift", "mitogen")
 DEMO_NODE = ROOT / ".demo" / "node"
 
