@@ -8,7 +8,7 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet clean
+.PHONY: help setup demo test test-ci test-slow simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
 
 test-slow: setup ## simulator, molecule-slow, test-faults, test-lxc and test-lxc-launch, one after the other (root)
 	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one simulator molecule-slow test-faults test-lxc test-lxc-launch
+
+test-ci: setup ## what CI runs after test: test-faults, molecule-slow and test-lxc, one after the other (root)
+	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one test-faults molecule-slow test-lxc
 
 simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch: setup
 	@.venv/bin/python tests/tooling/run_sessions.py $@
