@@ -58,7 +58,7 @@ def test_the_hang_after_the_last_shard_shows_all_of_them(node: Node, tmp_path: p
     launch = LaunchNode(node, tmp_path, next(fault for fault in LOAD if fault.name == "hang after all shards"))
     try:
         launch.start()
-        result = wait(launch, progress_timeout=3)
+        result = wait(launch, progress_timeout=8)
         assert (result["progress"]["done"], result["progress"]["total"]) == (64, 64)
         assert result["gpu_memory"]["gpus"] == 8
         assert result["gpu_memory"]["used_mib"] > 1000
