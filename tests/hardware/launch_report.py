@@ -17,7 +17,8 @@ import tarfile
 import time
 import typing as t
 
-from real_plays import KEY, SITE
+from real_gpus import SITE
+from real_plays import KEY
 from systemd_node import Node
 
 # Written from the log itself, not from the collection's own table: which line each stage begins with.
@@ -119,6 +120,9 @@ def _plays(case: t.Mapping[str, t.Any]) -> list[str]:
     lines.append(
         f"- memory.used (MiB): {'; '.join(moments[:6] + (['…'] if len(moments) > 18 else []) + moments[6:][-12:])}"
     )
+    if seen["zombie_schedulers"]:
+        zombies = [f"{at:g} s {states} {used} MiB" for at, states, used in seen["zombie_schedulers"]]
+        lines.append(f"- schedulers that are zombies, and what the GPUs held then: {'; '.join(zombies[:12])}")
     return lines
 
 

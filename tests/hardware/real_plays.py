@@ -16,11 +16,10 @@ import threading
 import time
 import typing as t
 
-from systemd_node import HERE, PORT, VMID, Node, health, memory_used
+from real_gpus import ROOT, SITE
+from systemd_node import PORT, VMID, Node, health, memory_used
 
-ROOT = HERE.parent.parent
 KEY = "hardware-key-0123456789abcdef"
-SITE = "/opt/sglang-site"
 MODEL = "/srv/models/tiny"
 # What the unit needs of the environment in which this machine's PyTorch works.
 HANDED_ON = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDAHOSTCXX", "TORCH_CUDA_ARCH_LIST", "NCCL_NVLS_ENABLE",
@@ -155,20 +154,28 @@ class Player:
 class Stranger(threading.Thread):
     """Samples /health and memory.used beside a case, by calls that have nothing to do with the collection."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node) -> None:
         super().__init__(daemon=True)
+        self.node = node
         self.began = time.time()
         self.health: list[tuple[float, str]] = []
         self.memory: list[tuple[float, list[int]]] = []
+        self.states: list[tuple[float, str, int]] = []
         self.stopped = threading.Event()
 
     def run(self) -> None:
         asking = threading.Thread(target=self.ask, daemon=True)
         asking.start()
         while not self.stopped.wait(0.05):
-            used = memory_used()
+            try:
+                used, at = memory_used(), round(time.time() - self.began, 2)
+            except subprocess.CalledProcessError:
+                continue  # a case signals everybody who has a device open
+            states = "".join(sorted(one.state for one in self.node.schedulers()))
+            if "Z" in states:  # SGLang's own end: the leader is a zombie, and its threads still hold memory
+                self.states.append((at, states, sum(used)))
             if not self.memory or self.memory[-1][1] != used:
-                self.memory.append((round(time.time() - self.began, 2), used))
+                self.memory.append((at, used))
         asking.join(30)
 
     def ask(self) -> None:
@@ -185,4 +192,4 @@ class Stranger(threading.Thread):
         if len(memory) > 60:  # the first, the last, and every so many between: a load changes it a thousand times
             step = len(memory) // 58
             memory = [*memory[::step], memory[-1]]
-        return {"health": self.health, "memory_mib": memory}
+        return {"health": self.health, "memory_mib": memory, "zombie_schedulers": self.states[:40]}

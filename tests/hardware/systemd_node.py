@@ -21,7 +21,8 @@ import typing as t
 import urllib.error
 import urllib.request
 
-HERE = pathlib.Path(__file__).resolve().parent
+from real_gpus import HERE
+
 VMID = "101"
 GROUP = pathlib.Path("/sys/fs/cgroup/lxc") / VMID
 PORT = 30000
