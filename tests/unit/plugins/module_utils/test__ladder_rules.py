@@ -9,14 +9,24 @@ import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Unreadable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_arguments import release_options
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import (
     DEFAULT_LADDER,
+    LONGEST_RUNG,
+    LOOKS_AGAIN,
+    MOST_RUNGS,
+    PROLONGED_TO,
+    ReleaseResult,
     Rung,
+    look_until_complete,
     parents_first,
+    quiet_verdict,
     read_ladder,
+    survivor_line,
+    targets_of,
     topmost,
+    unreadable_message,
 )
 
 KILL = {"signal": "KILL", "wait": 180}
@@ -37,7 +47,8 @@ def test_a_signal_by_any_of_its_names(name: str) -> None:
         ([{"signal": "TERM", "wait": -1}, KILL], "rung 1: wait -1 s"),
         ([{"signal": "TERM", "wait": 601}, KILL], "wait 601 s"),
         ([{"signal": "TERM", "wait": float("nan")}, KILL], "wait nan s"),
-        ([{"signal": "TERM", "wait": 15}], "the last rung has to be KILL"),
+        ([{"signal": "TERM", "wait": 15}], "ladder ends with TERM: the last rung has to be KILL"),
+        ([{"signal": "TERM", "wait": 15}, {"signal": "INT"}], "ladder ends with INT: the last rung has to be KILL"),
         ([KILL, KILL], "KILL before its last rung"),
         ([{"signal": "TERM", "wait": 1}] * 5 + [KILL], "6 rungs"),
     ],
@@ -45,6 +56,17 @@ def test_a_signal_by_any_of_its_names(name: str) -> None:
 def test_a_ladder_that_cannot_be_meant(rungs: list[dict[str, t.Any]], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read_ladder(rungs)
+
+
+def test_the_bounds_of_a_ladder() -> None:
+    assert (LONGEST_RUNG, MOST_RUNGS, PROLONGED_TO) == (600.0, 5, 300.0)
+    longest = read_ladder([{"signal": "TERM", "wait": 600}] * 4 + [{"signal": "KILL", "wait": 0}])
+    assert [rung.wait for rung in longest] == [600.0] * 4 + [0.0]
+
+
+@pytest.mark.parametrize("wait", [{}, {"wait": None}, {"wait": 0}, {"wait": 0.5}])
+def test_a_rung_may_be_given_no_time(wait: dict[str, t.Any]) -> None:
+    assert read_ladder([{"signal": "TERM", **wait}, KILL])[0].wait == (wait.get("wait") or 0.0)
 
 
 def test_numbers_of_signals() -> None:
@@ -86,3 +108,124 @@ def test_topmost(dying: tuple[int, ...], top: list[int]) -> None:
 def test_parents_first() -> None:
     holders, above = tree()
     assert [holder.pid for holder in parents_first(holders[::-1], above)] == [10, 20, 11, 12]
+
+
+def holder(pid: int = 10, **fields: t.Any) -> Holder:
+    return Holder(**{"pid": pid, "start_time": 1, "comm": "x", "ppid": 1, "disposition": "target", **fields})
+
+
+class Looks:
+    """Looks that are incomplete at first, and the clock that waits between them."""
+
+    def __init__(self, incomplete: int, seconds: float = 0.1) -> None:
+        self.incomplete, self.seconds = incomplete, seconds
+        self.taken = 0
+        self.slept: list[float] = []
+
+    def __call__(self) -> HolderScan:
+        self.taken += 1
+        return HolderScan(complete=self.taken > self.incomplete, seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def wall(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "seconds", "taken"),
+    [
+        pytest.param(0, 0.1, 1, id="complete at once"),
+        pytest.param(2, 0.1, 3, id="somebody was just starting"),
+        pytest.param(99, 0.1, 5, id="never complete"),
+        pytest.param(99, 2.0, 5, id="slow, but not blocked"),
+        pytest.param(99, 2.1, 1, id="blocked: that does not pass"),
+    ],
+)
+def test_a_look_is_repeated_until_it_is_complete(incomplete: int, seconds: float, taken: int) -> None:
+    looks = Looks(incomplete, seconds)
+    found = look_until_complete(looks, looks)
+    assert (looks.taken, found.complete) == (taken, incomplete < taken)
+    assert looks.slept == [0.25] * (taken - 1)
+    assert taken <= LOOKS_AGAIN + 1
+
+
+def test_targets_are_neither_pid_1_nor_ours() -> None:
+    scan = HolderScan(holders=tuple(holder(pid) for pid in (1, 2, 3, 4)))
+    assert [one.pid for one in targets_of(scan, {3})] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "words"),
+    [
+        pytest.param({"disposition": "foreign", "computes": True}, "foreign", "others compute", id="a stranger"),
+        pytest.param({"disposition": "foreign", "computes": None}, "foreign", "others compute", id="not known"),
+        pytest.param({"disposition": "foreign", "computes": False}, "free", "device", id="a stranger that watches"),
+        pytest.param({"disposition": "never", "computes": True}, "foreign", "others compute", id="a container's init"),
+        pytest.param({"disposition": "protected", "computes": True}, "free", "protected processes", id="protected"),
+        pytest.param({"disposition": "protected", "computes": False}, "free", "device", id="protected, watches"),
+        pytest.param({"disposition": "dying", "computes": True}, "free", "device", id="neither"),
+    ],
+)
+def test_what_is_said_where_nothing_was_done(fields: dict[str, t.Any], verdict: str, words: str) -> None:
+    found, text = quiet_verdict(HolderScan(holders=(holder(**fields),)))
+    assert (found, text.startswith("No target holds a GPU device")) == (verdict, True)
+    assert text.endswith(words) or f", but {words}" in text
+
+
+def test_nothing_is_remarked_about_a_node_without_holders() -> None:
+    assert quiet_verdict(HolderScan()) == ("free", "No target holds a GPU device")
+    assert ReleaseResult(verdict="free", message="").elapsed_s == 0.0
+
+
+def unreadable(count: int, **fields: t.Any) -> HolderScan:
+    entries = tuple(
+        Unreadable(pid=100 + n, comm="python3", what="maps", error="EACCES", matters=True, reason="hidden")
+        for n in range(count)
+    )
+    return HolderScan(complete=False, unreadable=entries, **fields)
+
+
+@pytest.mark.parametrize(
+    ("count", "named", "more"), [(1, 1, ""), (5, 5, ""), (6, 5, "; and 1 more"), (9, 5, "; and 4 more")]
+)
+def test_at_most_five_that_could_not_be_read_are_named(count: int, named: int, more: str) -> None:
+    text = unreadable_message(unreadable(count), nothing_done=False)
+    last = f"PID {99 + named} (python3): maps: EACCES (hidden){more}. Run this as root"
+    assert f"not complete: {count} processes could not be looked at: PID 100 (python3): " in text
+    assert (text.count("PID 1"), last in text) == (named, True)
+
+
+def test_why_a_look_was_not_complete() -> None:
+    assert "not complete: it took too long. Nothing was signalled. Run" in unreadable_message(
+        unreadable(0, incomplete_reason="it took too long."), nothing_done=True
+    )
+    assert "not complete: no reason. Run this" in unreadable_message(unreadable(0), nothing_done=False)
+    both = unreadable_message(unreadable(1, incomplete_reason="it took too long."), nothing_done=False)
+    assert "not complete: it took too long: PID 100 (python3)" in both
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal", "dying_for", "line"),
+    [
+        ({"dying": True}, "may not be signalled", 3.0, "may not be signalled"),
+        (
+            {"dying": True, "wchan": "nv_wait"},
+            None,
+            12.4,
+            "was killed 12 s ago and does not end (in nv_wait): rebooting",
+        ),
+        ({"dying": True}, None, None, "was killed and does not end: rebooting"),
+        ({"ns_pid": 1, "state": "D"}, None, None, "is PID 1 of its PID namespace"),
+        ({"state": "D", "wchan": "nv_wait"}, None, None, "sleeps uninterruptibly (in nv_wait): rebooting"),
+        ({"state": "S"}, None, None, "outlived KILL in state S: rebooting"),
+    ],
+)
+def test_why_a_process_is_still_there(
+    fields: dict[str, t.Any], refusal: str | None, dying_for: float | None, line: str
+) -> None:
+    assert survivor_line(holder(**fields), refusal, dying_for).startswith(line)
