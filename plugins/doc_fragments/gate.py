@@ -15,6 +15,7 @@ options:
       - How many MiB a GPU may hold when nothing uses it, on hardware that never goes down to 0.
       - It counts only where the memory of every expected GPU has not changed for 10 seconds and nobody but monitors
         and system daemons has a GPU device open. Until then, and for anything that moves, the gate waits for 0.
+      - What stands still above V(64) is never accepted as such a floor.
     type: int
     default: 0
   samples:

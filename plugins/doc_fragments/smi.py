@@ -52,6 +52,7 @@ options:
     description:
       - How many MiB a GPU may hold and still be called idle.
       - A real server passes through a few MiB while it goes down, so anything but V(0) may let a gate open too early.
+      - At most V(512); what computes on a GPU holds more than that.
     type: int
     default: 0
 """

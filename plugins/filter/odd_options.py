@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import check_idle_mib
 from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
     MOST,
     SUFFIXES,
@@ -20,7 +21,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
 )
 
 
-def _fault(name: str, value: t.Any, kind: str, is_program: bool, is_unit: bool) -> str | None:
+def _fault(name: str, value: t.Any, kind: str, is_program: bool, is_unit: bool, is_idle_mib: bool) -> str | None:
     """A sentence without its full stop."""
     if is_unit:
         try:
@@ -39,16 +40,28 @@ def _fault(name: str, value: t.Any, kind: str, is_program: bool, is_unit: bool) 
             number = math.nan
         if not abs(number) < MOST:  # which NaN is not either
             return f"{name} is {shown(value)}, which is no number that can be meant"
+        if is_idle_mib:
+            try:
+                check_idle_mib(name, int(number))
+            except ValueError as error:
+                return str(error).rstrip(".")
     return None
 
 
-def odd_options(values: t.Any, specs: t.Any, programs: t.Iterable[str] = (), units: t.Iterable[str] = ()) -> list[str]:
+def odd_options(
+    values: t.Any,
+    specs: t.Any,
+    programs: t.Iterable[str] = (),
+    units: t.Iterable[str] = (),
+    idle_mib: t.Iterable[str] = (),
+) -> list[str]:
     """Sentences about options whose value could not stand where a role writes it.
 
     :param values: option to value.
     :param specs: the role's argument_specs.yml as data.
     :param programs: options of type path that may name a program without its path.
     :param units: options that name units of systemd, with or without their suffix.
+    :param idle_mib: options that are the MiB which a GPU may hold and still be called idle.
     """
     try:
         options = {name: spec for entry in specs["argument_specs"].values() for name, spec in entry["options"].items()}
@@ -68,7 +81,14 @@ def odd_options(values: t.Any, specs: t.Any, programs: t.Iterable[str] = (), uni
             continue
         kind = spec.get("elements", "") if is_list else spec["type"]
         for one in value if is_list else [value]:
-            fault = _fault(f"an entry of {name}" if is_list else name, one, kind, name in programs, name in units)
+            fault = _fault(
+                f"an entry of {name}" if is_list else name,
+                one,
+                kind,
+                is_program=name in programs,
+                is_unit=name in units,
+                is_idle_mib=name in idle_mib,
+            )
             if fault:
                 found.append(f"{fault}.")
     return found

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import names_a_secret, redact
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import names_a_secret, secret_in_variable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL, check_text, plain
 
 _FIELDS = {"name", "description", "inherit", "args", "env", "api_key", "admin_api_key", "expect"}
@@ -63,22 +63,17 @@ def _environment(where: str, env: t.Any) -> dict[str, str | None]:
         name = str(key)
         if not _VARIABLE.fullmatch(name):
             _fail(f"{where}: {name[:40]!r} is no name of a variable (letters, digits, underscores)")
-        if names_a_secret(name):
+        secret = secret_in_variable(name, "" if value is None else str(value))
+        if secret:
             _fail(
-                f"{where}: {name} looks like a secret, and everybody on the node can read the unit;"
-                " put it into a file of mode 0600 on the node and name that in sglang_server_environment_files"
+                f"{where}: {secret}, and everybody on the node can read the unit; put it into a file that only root can"
+                " read (mode 0600) on the node and name that in sglang_server_environment_files"
             )
         if isinstance(value, bool):
             # YAML reads yes, on and true alike; what the program is meant to see is for a person to say.
             _fail(f"{where}: {name} is {value}; write the text that the program expects in quotes")
         if isinstance(value, (t.Mapping, list, tuple)):
             _fail(f"{where}: {name} is a {type(value).__name__}, not text or a number")
-        if value is not None and redact(str(value)) != str(value):
-            _fail(
-                f"{where}: the value of {name} holds a secret (a password in an address, or a token), and everybody on"
-                " the node can read the unit; put it into a file that only root can read (mode 0600) on the node and"
-                " name that in sglang_server_environment_files"
-            )
         if value is not None:
             try:
                 check_text(f"{where}: {name}", str(value))

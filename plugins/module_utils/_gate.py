@@ -22,11 +22,11 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import
     Judgement,
     LookState,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import judge
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import check_idle_mib, judge
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, PortOwner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import look_until_complete
-from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import MOST, check_number
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_number
 
 SCAN_INTERVAL = 2.0  # seconds between scans while memory is high: they only name who holds it
 KILLED_RECENTLY = 180.0  # seconds in which what was killed may still be giving memory back
@@ -62,8 +62,9 @@ class GateOptions:
                 "be idle "
                 f"(expected_count is {count}, expected_uuids is {list(uuids)})."
             )
-        for name, least, most in (("max_used_mib", 0, MOST), ("settled_mib", 0, MOST), ("samples", 1, MOST_SAMPLES)):
-            check_number(name, getattr(self, name), least, most)
+        check_idle_mib("max_used_mib", self.max_used_mib)
+        check_idle_mib("settled_mib", self.settled_mib)
+        check_number("samples", self.samples, 1, MOST_SAMPLES)
         if not 0.01 <= self.interval <= 60:
             raise ValueError(f"interval is {self.interval:g}: it has to be between 0.01 and 60 seconds.")
         if not 0 <= self.timeout <= 86400:

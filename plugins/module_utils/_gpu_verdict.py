@@ -22,7 +22,10 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import
     Judgement,
     ProcessesVerdict,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import shown
 
+# Idle GPUs were seen to report up to 287 MiB; a CUDA context that holds nothing takes 621 MiB of an H200.
+MOST_IDLE_MIB = 512
 MOST_NAMED = 8  # of GPUs, processes and problems in one reason
 _XID = "look for Xid lines in the kernel log (`dmesg | grep -i xid`)"
 _XID_OR_NODE = _XID + "; in a container check that the device nodes were handed in"
@@ -55,6 +58,16 @@ def kernel_gpu_count(proc_root: str = "/proc") -> int | None:
         return len(os.listdir(os.path.join(proc_root, "driver/nvidia/gpus")))
     except OSError:
         return None
+
+
+def check_idle_mib(name: str, value: int) -> int:
+    """MiB that a GPU may hold and still be called idle. ValueError with a sentence where somebody's work fits in."""
+    if not 0 <= value <= MOST_IDLE_MIB:
+        raise ValueError(
+            f"{name} is {shown(value)}: the MiB that a GPU may hold and still be idle must be between 0 and"
+            f" {MOST_IDLE_MIB}, since with more a GPU on which something computes could pass for an idle one."
+        )
+    return value
 
 
 def judge(look: GpuLook, expectation: Expectation, max_used_mib: int = 0) -> Judgement:

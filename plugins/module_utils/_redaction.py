@@ -22,6 +22,11 @@ _WORD = (
     r"private[-_]?key|auth[-_]?key|signing[-_]?key|encryption[-_]?key|credentials?)"
 )
 _NAME = rf"(?:[A-Za-z0-9]{{1,40}}[-_.]){{0,10}}{_WORD}"  # bounded: a log line may be long
+# As the last word of a variable's name; in prose a pass is a turn, and PWD alone is the shell's working folder.
+_NAME_OF_VARIABLE = (
+    r"(?:[A-Za-z0-9]{1,40}[-_.]){0,10}(?:[A-Za-z0-9]{0,40}passw(?:or)?d|(?:ssh)?pass|passcode|pw|dsn)"
+    r"|(?:[A-Za-z0-9]{1,40}[-_.]){1,10}pwd"
+)
 _QUOTE = r"\\*[\"']"  # also as it stands in JSON within JSON
 # A quote within it has a backslash more before it than the one at its begin, or stands twice, as YAML writes it.
 _QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\*[\"'])(?:(?!(?P=q)).|(?<=\\)(?P=q)|(?P=q)(?P=q))*(?P=q))"
@@ -57,7 +62,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # HF_TOKEN=x is covered above; SOME_KEY=x only in capitals, where it is a variable
     (
         re.compile(
-            rf"(?P<a>\b[A-Z0-9_]*(?:KEY|SECRET|PASS|PASSWORD|CREDENTIALS)(?:{_QUOTE})?[=:]\s*)(?:{_QUOTED}|{_BARE})"
+            rf"(?P<a>\b(?:[A-Z0-9_]*(?:KEY|SECRET|PASS|PASSWORD|PASSCODE|CREDENTIALS|_PWD)|(?:[A-Z0-9_]*_)?(?:PW|DSN))"
+            rf"(?:{_QUOTE})?[=:]\s*)(?:{_QUOTED}|{_BARE})"
         ),
         rf"\g<a>{MASK}",
     ),
@@ -80,7 +86,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 _OPTION = re.compile(rf"(?i)^--?{_NAME}\Z")
-_SECRET_NAME = re.compile(rf"(?i){_NAME}")
+_SECRET_NAME = re.compile(rf"(?i){_NAME}|{_NAME_OF_VARIABLE}")
 _ASSIGNED = re.compile(rf"(?is)^(--?{_NAME}=|{_NAME}=).+\Z")
 
 
@@ -94,6 +100,15 @@ def redact(text: str) -> str:
 def names_a_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret, as far as a name can tell."""
     return bool(_SECRET_NAME.fullmatch(name))
+
+
+def secret_in_variable(name: str, value: str) -> str | None:
+    """What about NAME=value is a secret, as a clause without the value; None where nothing is."""
+    if names_a_secret(name):
+        return f"{name} looks like a secret"
+    if redact(value) != value:
+        return f"the value of {name} holds a secret (a password in an address, or a token)"
+    return None
 
 
 def redact_argv(argv: t.Sequence[str]) -> str:

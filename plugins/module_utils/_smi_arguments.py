@@ -10,9 +10,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_verdict import check_idle_mib
 from ansible_collections.cleanslate.gpu.plugins.module_utils._nvidia_smi_text import is_gpu_uuid
 from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
-    check_number,
     check_program,
     shown,
 )
@@ -46,16 +46,12 @@ def expectation_from(params: t.Mapping[str, t.Any]) -> Expectation:
     """What the options say about the GPUs that must be there. ValueError with a sentence where they contradict
     themselves. Neither option given: an Expectation without count and uuids."""
     count, uuids, most = params["expected_count"], params["expected_uuids"], params["max_used_mib"]
-    if most < 0:
-        raise ValueError(
-            f"max_used_mib is {shown(most)}: the MiB that a GPU may hold and still be idle cannot be negative."
-        )
+    check_idle_mib("max_used_mib", most)
     if count is not None and uuids is not None:
         raise ValueError(
             f"expected_count ({shown(count)}) and expected_uuids ({len(uuids)} UUIDs) exclude each other: give the"
             " number of all GPUs, or name those that matter."
         )
-    check_number("max_used_mib", most, 0)
     if count is not None and count > MOST_GPUS:
         raise ValueError(f"expected_count is {shown(count)}: no machine has more than {MOST_GPUS} GPUs.")
     if count is not None and count < 1:

@@ -117,6 +117,14 @@ def test_the_environment_of_all_profiles_is_checked_and_overridden_like_an_inher
         sglang_profile([BASE], "plain", 8, {"HF_TOKEN": "s3cret"})
 
 
+@pytest.mark.parametrize("name", ["MY_DB_PWD", "MY_SASL_PW", "DB_PASS", "PASSCODE", "SENTRY_DSN"])
+def test_a_variable_whose_last_word_means_a_secret_is_refused(name: str) -> None:
+    assert sglang_profile([{**BASE, "env": {"PWD": "/srv"}}], BASE["name"])["env"]["PWD"] == "/srv"
+    with pytest.raises(AnsibleFilterError, match=f"{name} looks like a secret") as refused:
+        sglang_profile([{**BASE, "env": {name: "Zq9"}}], BASE["name"])
+    assert "Zq9" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -241,7 +241,7 @@ def test_a_floor_takes_ten_seconds_to_be_one() -> None:
 
 
 def test_more_than_a_few_mib_is_no_floor() -> None:
-    result = Node([ok(65, 0)]).wait(settled_mib=10_000)
+    result = Node([ok(65, 0)]).wait(settled_mib=512)
     assert (result.verdict, result.passed) == ("orphaned", False)
 
 

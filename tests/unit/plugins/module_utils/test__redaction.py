@@ -10,7 +10,13 @@ import time
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import parse_stat
-from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK, redact, redact_argv
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import (
+    MASK,
+    names_a_secret,
+    redact,
+    redact_argv,
+    secret_in_variable,
+)
 
 KEY = "sk-Q7vv/abc+d3f=="
 
@@ -45,6 +51,10 @@ KEY = "sk-Q7vv/abc+d3f=="
         f"SOME_LICENSE_KEY={KEY}",
         f"DB_PASSWORD={KEY} next",
         f"POSTGRES_PASS={KEY}",
+        f"MY_DB_PWD={KEY}",
+        f"MY_SASL_PW={KEY} next",
+        f"LOCK_PASSCODE={KEY}",
+        f"SENTRY_DSN={KEY}",
         f"https://user:{KEY.replace('/', '')}@example.com/x",
         "https://sk-Q7vvabcd3f0123456789@github.com/x",
         f"https://host/v1?api_key={KEY}&x=1",
@@ -77,11 +87,62 @@ def test_no_secret_is_left(text: str) -> None:
         "pid 4711 (sglang::scheduler_TP1), user sglang, GPU 1 nvidia1",
         "key: value",
         "monkey=banana",
+        "PWD=/root OLDPWD=/srv",
+        "second pass: 3.2 s, forward_pass=4",
         "",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "MY_DB_PWD",
+        "my-db-pwd",
+        "PASS",
+        "DB_PASS",
+        "ansible_become_pass",
+        "SSHPASS",
+        "MY_SASL_PW",
+        "PW",
+        "PASSCODE",
+        "DOOR_PASSCODE",
+        "DSN",
+        "SENTRY_DSN",
+        "PGPASSWORD",
+        "ANSIBLE_VAULT_PASSWORD",
+        "api-key",
+    ],
+)
+def test_a_variable_of_this_name_holds_a_secret(name: str) -> None:
+    assert names_a_secret(name)
+    assert secret_in_variable(name, "x") == f"{name} looks like a secret"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        *[
+            "PWD",
+            "OLDPWD",
+            "MAX_BYPASS",
+            "COMPASS",
+            "PASSES",
+            "MAX_TOKENS",
+            "PASSWORD_FILE",
+            "PWD_DEPTH",
+            "PATH",
+            "DSNX",
+        ],
+    ],
+)
+def test_a_variable_of_this_name_holds_none(name: str) -> None:
+    assert not names_a_secret(name)
+    assert secret_in_variable(name, "/root") is None
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def test_what_is_expected(params, expectation):
         ({"expected_uuids": ["MIG-" + UUID[4:]]}, ["no GPU UUID"]),
         ({"expected_uuids": [UUID, UUID.upper()]}, [UUID, "more than once"]),
         ({"max_used_mib": -1}, ["max_used_mib is -1"]),
+        ({"max_used_mib": 513}, ["max_used_mib is 513", "between 0 and 512"]),
     ],
 )
 def test_contradictions_are_refused_with_the_name_and_the_value(params, words):
