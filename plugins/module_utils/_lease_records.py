@@ -157,7 +157,7 @@ def parse(document: t.Any) -> Book:
         if document["version"] != VERSION:
             raise ValueError(f"its version is {document['version']!r}, and {VERSION} is known here")
         return Book(tuple(map(_lease, document["leases"])), tuple(map(_marker, document["starting"])))
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unreadable(f"it is not what was written here ({str(error)[:120]})") from error
 
 
