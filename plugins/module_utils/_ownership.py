@@ -102,7 +102,7 @@ def _base(path: str | None) -> str:
 
 
 def _relative(path: str, base: str) -> str | None:
-    if path == base or (not base and path == "/"):
+    if path == base:
         return "/"
     if path.startswith(base + "/"):
         return path[len(base) :]

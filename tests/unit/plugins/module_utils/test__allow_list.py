@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -58,6 +59,7 @@ def test_what_is_allowed(tmp_path: pathlib.Path, data: t.Any, scope: Scope, word
     ("data", "mode", "words"),
     [
         ("{", 0o644, "is no JSON"),
+        ("[" * 100_000, 0o644, "is no JSON"),
         ([], 0o644, "must look like"),
         ({"lxc": 101}, 0o644, "must look like"),
         ({"vmid": [101]}, 0o644, "must look like"),
@@ -95,4 +97,15 @@ def test_a_list_of_one_mebibyte_is_read_whole_and_a_longer_one_not_at_all(tmp_pa
     assert read(path).lxc == {"101"}
     written(tmp_path / "allowed.json", '{"lxc": [101]}'.rjust((1 << 20) + 1))
     with pytest.raises(AllowListError, match="longer than 1048576 bytes"):
+        read(path)
+
+
+def test_a_disk_that_fails_allows_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "allowed.json", {"lxc": [101]})
+
+    def read_error(handle: int, most: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(_allow_list.os, "read", read_error)
+    with pytest.raises(AllowListError, match=r"cannot be read: .*Input/output error"):
         read(path)

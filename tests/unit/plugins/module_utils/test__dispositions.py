@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import (
+    KNOWN_PROGRAMS,
     PROTECTED_EXECUTABLES,
     PROTECTED_UNITS,
     Claim,
@@ -344,3 +345,9 @@ def test_uuids_may_be_written_in_capitals() -> None:
     scope = dataclasses.replace(UNIT, gpus=(uuid.upper(),))
     assert rule(claim(IN_UNIT, gpus=(uuid,)), Setting(scope))[0] == "target"
     assert rule(claim(IN_UNIT, gpus=(uuid.replace("a-", "b-"),)), Setting(scope))[0] == "foreign"
+
+
+@pytest.mark.parametrize("name", ["Xorg", "nvidia-persistenced", "lxc-start", "lxcfs"])
+def test_whose_program_decides_about_it_is_looked_at(name: str) -> None:
+    """Only these are proved to be what they are called: by the owner of their file."""
+    assert name in KNOWN_PROGRAMS

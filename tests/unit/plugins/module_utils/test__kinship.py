@@ -47,6 +47,13 @@ def test_nobody(pid: int, tmp_path: pathlib.Path) -> None:
     assert ProcKinship(str(tmp_path)).process(pid) is None
 
 
+@pytest.mark.parametrize("stat", ["", "12 (python3) S 1", f"12 (python3) S x {'0 ' * 17}9", f"12 (x) S 1 {'0 ' * 17}x"])
+def test_a_process_whose_stat_is_odd_is_nobody(stat: str, tmp_path: pathlib.Path) -> None:
+    entry(tmp_path, 12, 1)
+    (tmp_path / "12" / "stat").write_text(stat)
+    assert ProcKinship(str(tmp_path)).process(12) is None
+
+
 @pytest.mark.parametrize("state", ["Z", "X"])
 def test_a_zombie_starts_nothing(state: str, tmp_path: pathlib.Path) -> None:
     entry(tmp_path, 12, 1, state=state)

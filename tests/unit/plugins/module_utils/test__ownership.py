@@ -58,10 +58,27 @@ def inside(kind: str, name: str, **more: t.Any) -> dict[str, t.Any]:
             "/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service",
             unit("vllm.service", user_service=True, user_uid=1000),
         ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/vllm.service",
+            unit("vllm.service", user_service=True, user_uid=1000),
+        ),
+        # what somebody starts below a scope of his own is no unit of his systemd
+        ("/user.slice/user-1000.slice/user@1000.service/app-tmux.scope/vllm.service", {"session": True}),
+        (
+            f"/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service/libpod-payload-{HEX}",
+            inside("podman", HEX, **unit("vllm.service", user_service=True, user_uid=1000)),
+        ),
         ("/.lxc", {}),
+        ("/system.slice/.lxc", {}),
+        ("/.lxc/system.slice/x.service", inside("unknown", "/.lxc/system.slice/x.service")),
         ("/.lxc-7", {}),
         # Proxmox and LXC, seen from the host
         ("/lxc/101/ns/system.slice/x.service", inside("lxc", "101", unit="x.service")),
+        ("/lxc/101/ns/x.service", inside("lxc", "101", unit="x.service")),
+        ("/lxc/101/x.service", inside("lxc", "101", unit="x.service")),
+        ("/lxc/101/ns/lxc/200/ns/x.service", inside("lxc", "101", nested=Container("lxc", "200"))),
+        (f"/system.slice/docker-{HEX}.scope/lxc/200", inside("docker", HEX, nested=Container("lxc", "200"))),
+        ("/lxc/101/ns/x.service/lxc/200", inside("lxc", "101", unit="x.service")),
         ("/lxc/101/ns/init.scope", inside("lxc", "101")),
         ("/lxc/101/ns", inside("lxc", "101")),
         ("/lxc/101", inside("lxc", "101")),
@@ -151,6 +168,11 @@ def test_the_group_of_the_module_is_the_node_whatever_it_is_called() -> None:
     assert shape(owner_of("0::/system.slice/ssh.service", NODE, "0::/system.slice/ssh.service")) == unit(
         "ssh.service", own_group=True
     )
+    # In a container without a cgroup namespace of its own, below PID 1's group and outside of it.
+    init, own = "0::/lxc/101/ns/init.scope", "0::/lxc/101/ns/system.slice/ssh.service"
+    assert shape(owner_of(own, init, own)) == unit("ssh.service", own_group=True)
+    outside = "0::/system.slice/ssh.service"
+    assert shape(owner_of(outside, init, outside)) == unit("ssh.service", own_group=True)
     assert owner_of("0::/ci/job/7/sub", "0::/", "0::/ci/job/7").container == Container("unknown", "/ci/job/7/sub")
 
 
@@ -160,6 +182,7 @@ def test_the_group_of_the_module_is_the_node_whatever_it_is_called() -> None:
         ("5:devices:/docker/abc\n1:name=systemd:/system.slice/x.service\n0::/", unit("x.service")),
         ("9:name=systemd:/\n4:memory:/process_api/1\n0::/", {}),
         ("1:name=systemd:/\n0::/system.slice/x.service", unit("x.service")),
+        ("1:name=systemd:/system.slice/x.service\n0::/system.slice/y.service", unit("x.service")),
         (f"1:name=systemd:/docker/{HEX}\n0::/", inside("docker", HEX)),
         (f"1:name=systemd:/docker/{HEX}\n0::/system.slice/containerd.service", inside("docker", HEX)),
         (f"1:name=systemd:/system.slice/containerd.service\n0::/docker/{HEX}", inside("docker", HEX)),

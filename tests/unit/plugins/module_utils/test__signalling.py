@@ -105,6 +105,13 @@ def test_nobody_aims_at_pid_1(signaller: KernelSignaller, pid: int) -> None:
         signaller.aim(pid, 1)
 
 
+def test_every_pid_above_1_may_be_aimed_at() -> None:
+    def nobody(pid: int) -> int:
+        raise ProcessLookupError
+
+    assert KernelSignaller(open_pidfd=nobody).aim(2, 1) is None
+
+
 def test_without_pidfd_the_start_time_is_read_right_before_the_signal(
     sleeper: subprocess.Popen[bytes], tmp_path: pathlib.Path
 ) -> None:
@@ -189,7 +196,94 @@ def test_waiting_for_nobody_is_waiting() -> None:
     assert slept == [0.5]
 
 
-@pytest.mark.parametrize("stat", ["", "12 (x", "12 (x) S 1", "nonsense"])
+def test_the_system_calls_are_made_as_the_kernel_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With flags 0: the whole process is meant, and no information goes with the signal."""
+    made: list[tuple[int | None, ...]] = []
+
+    def syscall(*arguments: int | None) -> int:
+        made.append(arguments)
+        return 7
+
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.delattr(signal, "pidfd_send_signal", raising=False)
+    monkeypatch.setattr(_signalling, "_syscall", syscall)
+    assert _signalling.pidfd_open(4711) == 7
+    _signalling.pidfd_send_signal(7, 15)
+    assert made == [(434, 4711, 0), (424, 7, 15, None, 0)]
+
+
+class Instant:
+    """A clock, and a poll that lets it pass instead of waiting."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.polls: list[float] = []
+        self.registered: list[int] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("slept")
+
+    def register(self, fd: int, events: int) -> None:
+        self.registered.append(fd)
+
+    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+        self.polls.append(round(milliseconds, 6))
+        self.now += milliseconds / 1000
+        return []
+
+
+class EndsAfter:
+    """An aim without a pidfd whose process is seen to have ended at the n-th look."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def send(self, signum: int) -> t.Any:
+        raise AssertionError("signalled")
+
+    def gone(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+    def close(self) -> None: ...
+
+
+class HeldByPidfd(PidfdAim):
+    def gone(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def instant(monkeypatch: pytest.MonkeyPatch) -> Instant:
+    found = Instant()
+    monkeypatch.setattr(_signalling.select, "poll", lambda: found)
+    return found
+
+
+def test_with_a_pidfd_the_kernel_is_waited_for_once_until_the_deadline(instant: Instant) -> None:
+    assert not KernelSignaller(instant).wait([HeldByPidfd(7)], 0.5)
+    assert (instant.registered, instant.polls, instant.now) == ([7], [500.0, 0.0], 100.5)
+
+
+def test_without_a_pidfd_it_looks_every_hundredth_of_a_second(instant: Instant) -> None:
+    assert KernelSignaller(instant).wait([EndsAfter(3), HeldByPidfd(7)], 60.0)
+    assert (instant.registered, instant.polls) == ([7], [10.0, 10.0, 10.0])
+    assert not KernelSignaller(instant).wait([EndsAfter(99)], 0.025)
+    assert instant.polls[3:] == [10.0, 10.0, 5.0, 0.0]
+
+
+def test_one_that_has_gone_already_is_not_waited_for(instant: Instant) -> None:
+    assert KernelSignaller(instant).wait([HeldByPidfd(7), EndsAfter(0)], 60.0)
+    assert instant.polls == []
+
+
+@pytest.mark.parametrize("stat", ["", "12 (x", "12 (x) S 1", "nonsense", f"12 (x) S 1 {'0 ' * 17}x"])
 def test_a_start_time_that_cannot_be_read_is_none(stat: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "12").mkdir()
     (tmp_path / "12/stat").write_text(stat)
