@@ -113,7 +113,7 @@ def _expected(look: GpuLook, expectation: Expectation) -> tuple[tuple[Gpu, ...],
         missing = tuple(uuid for uuid in expectation.uuids if uuid.lower() not in seen)
         doubt = f"nvidia-smi lists {_number(len(look.gpus))}, but not {_list(missing)}. To do: {_XID_OR_NODE}."
         return rows, missing, [doubt] if missing and answered else []
-    if not expectation.count or expectation.count < 1:
+    if expectation.count is None or expectation.count < 1:
         why = "cannot be read" if expectation.count is None else "is empty"
         doubt = f"How many GPUs there should be is not known: /proc/driver/nvidia/gpus {why}."
         return look.gpus, (), [f"{doubt} Pass expected_count or expected_uuids."] if answered else []

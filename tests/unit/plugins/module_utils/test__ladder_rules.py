@@ -9,7 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Unreadable
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import (
+    Holder,
+    HolderScan,
+    PortOwner,
+    Unreadable,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_arguments import release_options
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import (
     DEFAULT_LADDER,
@@ -21,6 +26,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
     Rung,
     look_until_complete,
     parents_first,
+    port_remark,
     quiet_verdict,
     read_ladder,
     survivor_line,
@@ -180,6 +186,14 @@ def test_what_is_said_where_nothing_was_done(fields: dict[str, t.Any], verdict: 
 def test_nothing_is_remarked_about_a_node_without_holders() -> None:
     assert quiet_verdict(HolderScan()) == ("free", "No target holds a GPU device")
     assert ReleaseResult(verdict="free", message="").elapsed_s == 0.0
+
+
+def test_whoever_keeps_the_port_is_remarked() -> None:
+    stranger = PortOwner("127.0.0.1:30000", 20, "nginx", "nginx -g", reason="its own")
+    assert port_remark(HolderScan()) == ""
+    remark = port_remark(HolderScan(port_owners=(stranger,)))
+    assert remark.startswith(" The server's port is taken by others, who were left alone: ")
+    assert "nginx -g" in remark
 
 
 def unreadable(count: int, **fields: t.Any) -> HolderScan:
