@@ -18,6 +18,7 @@ import grp
 import os
 import pwd
 import signal
+import stat
 import traceback
 import typing as t
 
@@ -44,6 +45,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_record
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_rules import EXIT_CODES, GuardVerdict
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import what_it_said
+from ansible_collections.cleanslate.gpu.plugins.module_utils._unit_files import LOG_MODE
 
 STATE_FOLDER = "/run/cleanslate-guard"
 LOCK_FOLDER = "/run/cleanslate-gpus"
@@ -130,6 +132,8 @@ def main(argv: t.Sequence[str] | None = None, clock: Clock | None = None) -> int
     arguments = made.parse_args(argv)
     environment = dict(os.environ)
     voice = Voice(arguments.unit, environment)
+    if environment.get("INVOCATION_ID"):
+        _close_log()
     if arguments.systemd_scope == "system":
         # It is the unit's, and so the service user's: nothing in it may decide what root runs here.
         os.environ.clear()
@@ -143,6 +147,16 @@ def main(argv: t.Sequence[str] | None = None, clock: Clock | None = None) -> int
         voice.say(f"{arguments.unit} is not started: {error}", warning=True)
         return EXIT_CODES["error"]
     return EXIT_CODES[_run(guard, arguments.timeout + GRACE)]
+
+
+def _close_log() -> None:
+    """The unit's log is this program's output too. Where it was rotated away, systemd has just made a new one that
+    everybody can read, and the server prints its keys into it."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            about = os.fstat(descriptor)
+            if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and about.st_mode & 0o077:
+                os.fchmod(descriptor, LOG_MODE)
 
 
 def _guard(arguments: argparse.Namespace, voice: Voice, clock: Clock, environment: t.Mapping[str, str]) -> Guard:

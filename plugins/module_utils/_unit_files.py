@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import
 STAGED = ".staged"
 PREVIOUS = ".previous"
 PROVED = ".proved"
+LOG_MODE = 0o600
 
 
 class UnitFileError(Exception):
@@ -43,12 +44,20 @@ class UnitFile:
 
 @dataclasses.dataclass(frozen=True)
 class UnitFolder:
-    """What the folder of a file shall be. uid and gid None: whoever made it."""
+    """What the folder of a file shall be. uid and gid None: whoever made it.
+
+    log: the name of a file in it that systemd appends to, and would make readable for everybody.
+    """
 
     path: str
     mode: int = 0o755
     uid: int | None = None
     gid: int | None = None
+    log: str = ""
+
+    @property
+    def log_path(self) -> str:
+        return os.path.join(self.path, self.log)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,12 +158,13 @@ def stage(files: t.Sequence[UnitFile]) -> tuple[FileChange, ...]:
 
 
 def folders_differing(folders: t.Sequence[UnitFolder]) -> tuple[str, ...]:
-    """Which folders are not there as wanted (mode or owner). Reads only."""
-    return tuple(folder.path for folder in folders if not _is_there(folder))
+    """Which folders and logs are not there as wanted (mode or owner). Reads only."""
+    wrong = [folder.path for folder in folders if not _is_there(folder)]
+    return (*wrong, *(folder.log_path for folder in folders if folder.log and not _is_closed(folder)))
 
 
 def make_folders(folders: t.Sequence[UnitFolder]) -> tuple[str, ...]:
-    """Make what is missing, parents too, and correct mode and owner. Returns the paths changed."""
+    """Make what is missing, parents too, and correct mode and owner. Returns the paths changed, logs last."""
     changed = []
     for folder in folders:
         if _is_there(folder):
@@ -176,7 +186,42 @@ def make_folders(folders: t.Sequence[UnitFolder]) -> tuple[str, ...]:
         except OSError as exc:
             raise _wrong("cannot make the folder", folder.path, exc) from exc
         changed.append(folder.path)
+    for folder in folders:
+        if folder.log and not _is_closed(folder):
+            _close(folder)
+            changed.append(folder.log_path)
     return tuple(changed)
+
+
+def _is_closed(folder: UnitFolder) -> bool:
+    """Whether the log is there for its owner only. What stands in it is never touched."""
+    try:
+        info = os.lstat(folder.log_path)
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise _wrong("cannot look at", folder.log_path, exc) from exc
+    if not stat.S_ISREG(info.st_mode):
+        raise UnitFileError(
+            f"{folder.log_path} is no regular file (a symbolic link?), and the server's keys would go wherever it"
+            " leads; move it away, or name another file for the log"
+        )
+    return not info.st_mode & 0o077 and folder.uid in (None, info.st_uid)
+
+
+def _close(folder: UnitFolder) -> None:
+    # Neither through a link nor into a pipe, should one have come there since the look.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(folder.log_path, flags, LOG_MODE)
+        try:
+            os.fchmod(handle, LOG_MODE)
+            if folder.uid is not None:
+                os.fchown(handle, folder.uid, -1)
+        finally:
+            os.close(handle)
+    except OSError as exc:
+        raise _wrong("cannot close to others", folder.log_path, exc) from exc
 
 
 def _is_there(folder: UnitFolder) -> bool:

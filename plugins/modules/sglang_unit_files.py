@@ -106,6 +106,11 @@ options:
         description:
           - Name of the group that shall own the folder.
         type: str
+      log:
+        description:
+          - Name of a file in the folder that systemd appends to. Systemd would make it readable for everybody, so it is
+            made beforehand, or corrected, with mode 0600 and the folder's owner. A symbolic link is refused.
+        type: str
   secrets:
     description:
       - Values that stand in the files but must appear in no log, diff or result. They travel apart from the text for
@@ -141,7 +146,7 @@ paths:
   sample: ["/etc/sglang/sglang.yaml"]
 folders:
   description:
-    - The folders that were, or in check mode would be, made or corrected.
+    - The folders and logs that were, or in check mode would be, made or corrected.
   returned: always
   type: list
   elements: str
@@ -167,7 +172,12 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _unit_files
-from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_account, check_path, shown
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
+    check_account,
+    check_line,
+    check_path,
+    shown,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 
 _ACTS: dict[str, t.Callable[[t.Sequence[str]], tuple[str, ...]]] = {
@@ -247,8 +257,10 @@ def _folders(entries: t.Sequence[t.Mapping[str, t.Any]], state: str, check_mode:
                 f"folders: mode of {path} is {shown(text)}; it must be three octal digits, as 0755, and not let"
                 " everybody write"
             )
-        uid, gid = _account(entry, "folders")
-        wanted.append(_unit_files.UnitFolder(path, int(text, 8), uid, gid))
+        log = entry["log"] or ""
+        if (log and check_line("folders: log", log) in (".", "..")) or "/" in log:
+            raise ValueError(f"folders: log of {path} is {shown(log)}; it must be the name of a file in that folder")
+        wanted.append(_unit_files.UnitFolder(path, int(text, 8), *_account(entry, "folders"), log))
     return _unit_files.folders_differing(wanted) if check_mode else _unit_files.make_folders(wanted)
 
 
@@ -341,6 +353,7 @@ def main() -> None:
                     "mode": {"type": "str", "default": "0755"},
                     "owner": {"type": "str"},
                     "group": {"type": "str"},
+                    "log": {"type": "str"},
                 },
             },
             "secrets": {"type": "dict", "default": {}, "no_log": True},

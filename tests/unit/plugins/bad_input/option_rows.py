@@ -259,6 +259,7 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
             Row(tuple([{"path": path}] for path in bad.PATH)),
             Row(tuple([{"path": "/none", "mode": mode}] for mode in ("", "4755", "0777", "9", "-1"))),
             Row(tuple([{"path": "/none", "owner": name}] for name in (*bad.ACCOUNT, "no-such-user"))),
+            Row(tuple([{"path": "/none", "log": name}] for name in ("a/b", "..", ".", *bad.BROKEN_LINES))),
             Row(([{"path": "/none"}],), {"state": "installed"}),
         ),
         "secrets": Any("values that are written as JSON text, to placeholders only (test_sglang_unit_files)"),
@@ -302,6 +303,8 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "reason": (Row(("", " "), {"state": "paused", "until": "2100-01-01T00:00:00Z"}),),
         "by": Any("for people: cut, on one line, redacted (test_free_text)"),
         "run_id": Any("for people: cut and on one line (test_free_text)"),
+        "proved_files": (Row(tuple([path] for path in bad.PATH), {"outcome": "ready"}),),
+        "memory_path": (Row(tuple(path for path in bad.PATH if path), {"outcome": "ready"}),),
     },
 }
 

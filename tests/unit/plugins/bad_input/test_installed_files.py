@@ -85,6 +85,7 @@ def test_the_folder_of_the_log_is_closed() -> None:
     stage = (ROOT / "roles" / "sglang_server" / "tasks" / "stage.yml").read_text(encoding="utf-8")
     assert f"'owner': 'root', 'group': __sglang_server_account.group, 'mode': '{mode}'" in stage
     assert owner == "root, group of service"
+    assert "'log': sglang_server_log_file | basename" in stage
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=lambda umask: f"{umask:03o}")
@@ -97,7 +98,9 @@ def test_what_the_core_writes(tmp_path: pathlib.Path, umask: int) -> None:
         os.umask(before)
     table = documented()
     made = {
-        "/" + str(path.relative_to(root)) for path in root.rglob("*") if "cleanslate" in path.name or path.is_file()
+        "/" + str(path.relative_to(root))
+        for path in root.rglob("*")
+        if "cleanslate" in path.name or path.is_file() or path.name == "sglang"
     }
     for path in sorted(made):
         documented_as = (
@@ -117,7 +120,7 @@ def test_what_the_core_writes(tmp_path: pathlib.Path, umask: int) -> None:
 
 
 def test_no_secret_is_for_everybody() -> None:
-    for path in ("/etc/sglang/NAME.yaml", "/etc/cleanslate/cleanslate-drift.webhook"):
+    for path in ("/etc/sglang/NAME.yaml", "/var/log/sglang/NAME.log", "/etc/cleanslate/cleanslate-drift.webhook"):
         assert documented()[path][1] == "0600"
 
 

@@ -16,6 +16,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils import (
     _run_recording,
     _start_guard_record,
     _start_times,
+    _unit_files,
     _wanted_state,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
@@ -86,6 +87,11 @@ def locks(root: pathlib.Path) -> str:
     return ""
 
 
+def server_log(root: pathlib.Path) -> str:
+    folder = _unit_files.UnitFolder(f"{root}/var/log/sglang", 0o750, log="NAME.log")
+    return ", ".join(_unit_files.make_folders([folder]))
+
+
 WRITERS = {
     "leases": leases,
     "wanted": wanted,
@@ -95,4 +101,5 @@ WRITERS = {
     "evidence": evidence,
     "guard": guard,
     "locks": locks,
+    "server_log": server_log,
 }

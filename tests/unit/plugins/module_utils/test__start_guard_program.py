@@ -193,3 +193,23 @@ def test_the_server_and_the_guard_look_for_caches_in_the_same_place(monkeypatch:
     }
     assert search("sglang", elsewhere).caches == ("/fast/ext", "/fast/.cache/flashinfer", "/fast/sglang")
     assert search("sglang", {}).uid == 1001
+
+
+@pytest.mark.parametrize(("started_by", "mode"), [({"INVOCATION_ID": "a" * 32}, 0o600), ({}, 0o644)])
+def test_a_log_that_systemd_has_just_made_is_closed_before_the_server_writes_its_keys(
+    tmp_path: pathlib.Path, started_by: dict[str, str], mode: int
+) -> None:
+    log = tmp_path / "sglang.log"
+    environment = {name: value for name, value in os.environ.items() if name != "INVOCATION_ID"}
+    with log.open("ab") as output:
+        log.chmod(0o644)
+        done = subprocess.run(
+            [sys.executable, "-c", START, "--unit=x.service", "--expected-count=0"],
+            env={**environment, "PYTHONPATH": str(COLLECTION_ROOT), **started_by},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, log.stat().st_mode & 0o777) == (2, mode)
+    assert "wrong options" in log.read_text()
