@@ -180,10 +180,8 @@ def _unsure(sample: Sample) -> Finding | None:
         # As many GPUs too many as there may be, they will not go away.
         final = not judgement.unreadable and not sample.look.problems
         return Finding("unknown", judgement.reason, "patience" if final else "timeout")
-    if judgement.verdict == "unknown" or (judgement.unreadable and judgement.verdict == "busy"):
-        without_number = [gpu for gpu in judgement.unreadable if gpu.used_mib is None]
-        if without_number:
-            return Finding("unknown", judgement.reason, "timeout")
+    if any(gpu.used_mib is None for gpu in judgement.unreadable):
+        return Finding("unknown", judgement.reason, "timeout")
     return None
 
 
@@ -207,10 +205,10 @@ def _kept(sample: Sample) -> Finding | None:
         amounts[row.gpu_uuid] += row.used_mib or 0
     # compute-apps does not list who only draws, and lists some without their amount.
     told = pids <= {row.pid for row in rows} and all(row.used_mib is not None for row in rows)
-    most = max(amounts.values(), default=0)
+    most = max(amounts.values())
     if most <= sample.settled_mib and (told or sample.settled_mib > 0):
         return None
-    floor = max((gpu.used_mib or 0 for gpu in sample.judgement.expected), default=0)
+    floor = _most_held(sample)
     if not living and floor <= SETTLED_CEILING:
         return None  # told as a floor
     amount = f"{most} MiB on a GPU" if told else "an amount that nvidia-smi does not tell"
@@ -274,7 +272,7 @@ def _unexplained(sample: Sample) -> Finding:
             who = _list(suspects, sample)
             text = f"{_amounts(sample)}It may belong to {who}, of which nothing says on which GPU they are."
             return Finding("foreign", text, "patience", pids=_pids(suspects))
-    floor = max((gpu.used_mib or 0 for gpu in sample.judgement.expected), default=0)
+    floor = _most_held(sample)
     nobody = all(holder.disposition in ("monitor", "protected", "self") for holder in _holders(sample))
     small = floor <= SETTLED_CEILING and nobody
     if small and (sample.still_for is None or sample.still_for >= sample.settle_time):
@@ -343,6 +341,11 @@ def _holders(sample: Sample) -> tuple[Holder, ...]:
 def _amounts(sample: Sample) -> str:
     busy = sample.judgement.busy
     return "" if not busy else ", ".join(f"{_name(gpu)} holds {gpu.used_mib} MiB" for gpu in busy) + ". "
+
+
+def _most_held(sample: Sample) -> int:
+    """MiB on the fullest of the busy GPUs; asked only where one is busy."""
+    return max(gpu.used_mib for gpu in sample.judgement.busy if gpu.used_mib is not None)
 
 
 def _name(gpu: Gpu) -> str:

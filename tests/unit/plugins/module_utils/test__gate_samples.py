@@ -162,6 +162,13 @@ def rows(*held: tuple[int, int | None]) -> list[GpuProcess]:
             id="two rows add up",
         ),
         pytest.param(
+            ok(0, 900, processes=rows((31, 4), (31, None))),
+            (protected(), holder()),
+            {"settled_mib": 3},
+            "foreign",
+            id="what is not told takes nothing away",
+        ),
+        pytest.param(
             ok(0, 900, processes=rows((31, 0))), (protected(), holder()), {}, "busy", id="it is told to hold nothing"
         ),
         pytest.param(
