@@ -10,7 +10,6 @@ And beside them what people type, and SGLang's own killall, in the same run.
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import os
 import pathlib
@@ -29,8 +28,8 @@ LIMIT = 0.35 + 0.1  # seconds that a release may add to the driver's own time: t
 Shape = t.Callable[[Machine], list[int]]
 
 
-def plain(gib: float, *flags: str, machine: Machine) -> list[int]:
-    return machine.holder(gib, "--orphan", *flags)
+def plain(gib: float, *flags: str) -> Shape:
+    return lambda machine: machine.holder(gib, "--orphan", *flags)
 
 
 def every_gpu(machine: Machine) -> list[int]:
@@ -41,13 +40,17 @@ def last_gpu(machine: Machine) -> list[int]:
     return machine.holder(40, "--orphan", f"--gpus={machine.gpus - 1}")
 
 
-def left_behind(*flags: str, machine: Machine) -> list[int]:
+def left_behind(*flags: str) -> Shape:
     """Children of a holder that was killed: nobody who took the memory is left, and it stays."""
-    parent, *children = machine.holder(20, "--orphan", *flags)
-    os.kill(parent, signal.SIGKILL)
-    time.sleep(0.5)
-    expect(any(machine.used()), "memory outlives the process that took it")
-    return children
+
+    def make(machine: Machine) -> list[int]:
+        parent, *children = machine.holder(20, "--orphan", *flags)
+        os.kill(parent, signal.SIGKILL)
+        time.sleep(0.5)
+        expect(any(machine.used()), "memory outlives the process that took it")
+        return children
+
+    return make
 
 
 def second_node(machine: Machine) -> list[int]:
@@ -60,18 +63,18 @@ def second_node(machine: Machine) -> list[int]:
 
 
 SHAPES: dict[str, Shape] = {
-    "1 GiB": functools.partial(plain, 1),
-    "40 GiB": functools.partial(plain, 40),
-    "120 GiB": functools.partial(plain, 120),
+    "1 GiB": plain(1),
+    "40 GiB": plain(40),
+    "120 GiB": plain(120),
     "40 GiB on every GPU": every_gpu,
     "40 GiB on the last GPU only": last_gpu,
-    "40 GiB, ignores TERM": functools.partial(plain, 40, "--ignore-term"),
-    "zombie leader with a living thread, 20 GiB": functools.partial(plain, 20, "--zombie-leader"),
-    "child of a dead holder, 20 GiB": functools.partial(left_behind, "--fork=1"),
-    "the same with mappings only": functools.partial(left_behind, "--fork=1", "--close-nodes"),
-    "70 workers of a dead launcher, 20 GiB": functools.partial(left_behind, "--fork=70"),
+    "40 GiB, ignores TERM": plain(40, "--ignore-term"),
+    "zombie leader with a living thread, 20 GiB": plain(20, "--zombie-leader"),
+    "child of a dead holder, 20 GiB": left_behind("--fork=1"),
+    "the same with mappings only": left_behind("--fork=1", "--close-nodes"),
+    "70 workers of a dead launcher, 20 GiB": left_behind("--fork=70"),
     "through a second device node, 5 GiB": second_node,
-    "16 GiB of pinned host memory": functools.partial(plain, 1, "--pinned=16"),
+    "16 GiB of pinned host memory": plain(1, "--pinned=16"),
 }
 
 
@@ -145,10 +148,10 @@ def sglang_killall(machine: Machine) -> dict[str, t.Any]:
 
 
 def typed_for_a_plain_holder(machine: Machine) -> dict[str, t.Any]:
-    plain(40, machine=machine)
+    plain(40)(machine)
     return typed_recipe(machine, "cuda_holder.py")
 
 
 def killall_for_a_plain_holder(machine: Machine) -> dict[str, t.Any]:
-    plain(40, machine=machine)
+    plain(40)(machine)
     return sglang_killall(machine)
