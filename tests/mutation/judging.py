@@ -4,10 +4,13 @@
 
 """Runs the tests of one file against its mutants, each in a child of its own.
 
-The tests are collected once. A mutant inside of a function is put into the function as it stands, in a child that is
-forked after that, and costs no more than the tests take until one fails; whichever failed last is tried first. A mutant
-outside of functions, or of one that is called there, has its effect during the import, so its child imports everything
-again.
+The tests are collected once, and run once without a mutant to see which lines each of them comes by. A mutant inside
+of a function is put into the function as it stands, in a child that is forked after that, and only those tests are run
+that come by its statement, until one fails; whichever failed last is tried first, then the quick ones. A mutant outside
+of functions, or of one that is called there, has its effect during the import, so its child imports everything again.
+
+Deadlines are of processor time, and of time in which nobody does anything: on a machine that others keep busy a mutant
+is no more likely to run "without end" than on a quiet one.
 
 A mutant of what sends signals may send them to anybody, and one of a loop may never end. So all of this runs in a PID
 namespace of its own.
@@ -22,15 +25,20 @@ import gc
 import importlib.machinery
 import os
 import pathlib
+import select
 import signal
 import sys
 import time
 import types
 import typing as t
 
+import coverage_map as coverage
 import pytest
 
 Outcome = t.Literal["killed", "timeout", "survived"]
+Broken = tuple[int, str]  # the line, and the whole source
+_SLACK = 1.0  # seconds of processor time beyond four times what the tests take without a mutant
+_ASLEEP = 5.0  # seconds in which nobody does anything, beyond three times what the tests take
 _QUIET = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-o", "pythonpath=", "-o", "addopts=")
 
 
@@ -70,12 +78,25 @@ def _codes(code: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
 def _outside(code: types.CodeType) -> tuple[object, ...]:
     """What a module or class does itself, whatever its functions do."""
     constants = tuple(
-        (one.co_name if one.co_flags & 0x2 else _outside(one)) if isinstance(one, types.CodeType) else repr(one)
+        (one.co_name if one.co_flags & 0x2 else _outside(one)) if isinstance(one, types.CodeType) else _constant(one)
         for one in code.co_consts
     )
     return code.co_code, constants, code.co_names
 
 
+def _constant(value: object) -> str:
+    # Equal sets need not be printed in the same order. repr, since 1 equals True.
+    return str(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
+@functools.lru_cache(maxsize=2)
+def _parts(source: str, path: str) -> tuple[dict[tuple[str, int], types.CodeType], tuple[object, ...]]:
+    """What a module's functions do, and what it does itself."""
+    code = compile(source, path, "exec")
+    return _codes(code), _outside(code)
+
+
+@functools.lru_cache(maxsize=1)
 def _called_by_import(source: str) -> set[str]:
     """The names that are called outside of functions: what they do is done when the tests are collected."""
     called: set[str] = set()
@@ -92,12 +113,14 @@ def _called_by_import(source: str) -> set[str]:
 
 def in_functions(source: str, mutated: str, path: str) -> dict[tuple[str, int], types.CodeType] | None:
     """The functions that differ, None where what is done during the import does."""
-    old, new = compile(source, path, "exec"), compile(mutated, path, "exec")
-    before, after = _codes(old), _codes(new)
-    if _outside(old) != _outside(new) or before.keys() != after.keys():
+    before, outside_before = _parts(source, path)
+    after, outside_after = _parts(mutated, path)
+    if outside_before != outside_after or before.keys() != after.keys():
         return None
     differ = {key: code for key, code in after.items() if code != before[key]}
-    if {name for name, dummy in differ} & _called_by_import(source):
+    names = {name for name, dummy in differ}
+    # A generator or lambda outside of functions has no name, and may be over when the import is.
+    if names & _called_by_import(source) or any(name.rpartition(".")[2].startswith("<") for name in names):
         return None
     return differ if all(code.co_freevars == before[key].co_freevars for key, code in differ.items()) else None
 
@@ -106,52 +129,51 @@ class Judge:
     """A pytest plugin: instead of running the tests once, it runs them against every mutant."""
 
     def __init__(
-        self, path: str, source: str, mutants: dict[str, str], told: t.Callable[[str, Outcome], None], until: float
+        self, path: str, source: str, mutants: dict[str, Broken], told: t.Callable[[str, Outcome], None], until: float
     ) -> None:
         self.path = path
         self.source = source
         self.mutants = mutants
         self.told = told
         self.until = until
-        self.seconds = 0.0  # of processor time that all tests take, and how long they took
-        self.longest = 0.0
+        self.killers: list[int] = []  # tests that failed, the last one first
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        items = list(session.items)
         functions = [
             one
             for one in gc.get_objects()
             # isinstance would ask proxies for their class, which imports what they stand for.
             if type(one) in (types.FunctionType,) and one.__code__.co_filename == self.path
         ]
-        outcome, dummy = self._child(session, items, lambda: None, 600.0)
-        if outcome != "survived":
+        gc.freeze()  # what every child shares stays shared
+        everything = coverage.look(session, {one.__code__ for one in functions})
+        if everything is None:
             raise pytest.UsageError("the tests fail without a mutant")
-        for key, mutated in self.mutants.items():
+        statements = coverage.statements(self.source)
+        for key, (line, mutated) in self.mutants.items():
             if time.monotonic() > self.until:
                 break
             differ = in_functions(self.source, mutated, self.path)
             if differ is None:
-                apply: t.Callable[[], None] = functools.partial(self._import_again, mutated)
+                took = sum(one.seconds for one in everything)
+                outcome, dummy = self._child(functools.partial(self._all_again, session, mutated), took)
             else:
+                chosen = coverage.who_comes_by(everything, coverage.lines_of(statements, differ, line))
+                order = [one for one in self.killers if one in chosen]
+                order += sorted(chosen.difference(order), key=lambda one: everything[one].seconds)
+                took = sum(everything[one].seconds for one in order)
                 apply = functools.partial(_patch, functions, differ)
-            outcome, failed = self._child(session, items, apply, 5 + 5 * self.seconds, again=differ is None)
-            if failed is not None and differ is not None:
-                items.insert(0, items.pop(failed))
+                outcome, failed = self._child(functools.partial(self._some, session, order, apply), took)
+                if failed is not None:
+                    self.killers = [failed, *(one for one in self.killers if one != failed)]
             self.told(key, outcome)
         return True
 
-    def _child(
-        self,
-        session: pytest.Session,
-        items: list[pytest.Item],
-        apply: t.Callable[[], None],
-        deadline: float,
-        again: bool = False,
-    ) -> tuple[Outcome, int | None]:
-        """The outcome, and which test failed. The deadline is of processor time; asleep it may be for a bit longer."""
+    @staticmethod
+    def _child(work: t.Callable[[], tuple[int, int | None]], took: float) -> tuple[Outcome, int | None]:
+        """The outcome, and which test failed."""
         reading, writing = os.pipe()
-        began = time.monotonic()
+        used_before = _processor_time()
         child = os.fork()
         if child == 0:
             code = 70
@@ -159,50 +181,51 @@ class Judge:
                 os.close(reading)
                 os.setsid()
                 with contextlib.suppress(BaseException):
-                    apply()
-                    code = self._run_again(session) if again else self._run(session, items, writing)
+                    code, failed = work()
+                    os.write(writing, b"" if failed is None else str(failed).encode())
             finally:
                 os._exit(code)
         os.close(writing)
-        code = None
-        while code is None and time.monotonic() - began < max(4 * deadline, 3 * self.longest):
-            pid, status, used = os.wait4(child, os.WNOHANG)
-            code = os.waitstatus_to_exitcode(status) if pid else None
-            if code is None:
-                if _processor_time(child) > deadline:
-                    break
-                time.sleep(0.005)
-            elif code == 0:
-                self.seconds = max(self.seconds, used.ru_utime + used.ru_stime)
-                self.longest = max(self.longest, time.monotonic() - began)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        if code is None:
-            os.waitpid(child, 0)
-        with os.fdopen(reading) as file:
-            failed = file.read() if code is not None else ""
-        if code is None:
+        ended, asleep, looked = os.pidfd_open(child), 0.0, time.monotonic()
+        while not (over := bool(select.select([ended], [], [], 0.1)[0])):
+            idle, now = not _anybody_runs(), time.monotonic()
+            # A look that comes late says little about the time since the last one.
+            asleep, looked = asleep + (min(now - looked, 0.2) if idle else 0.0), now
+            if _processor_time() - used_before > _SLACK + 4 * took or asleep > _ASLEEP + 3 * took:
+                break
+        os.close(ended)
+        _end_others()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with os.fdopen(reading, "rb") as file:
+            os.set_blocking(file.fileno(), False)  # whoever escaped the group may hold the other end
+            failed_one = file.read() or b""
+        if not over:
             return "timeout", None
-        return ("survived" if code == 0 else "killed"), int(failed) if failed else None
+        return ("survived" if code == 0 else "killed"), int(failed_one) if failed_one else None
 
     @staticmethod
-    def _run(session: pytest.Session, items: list[pytest.Item], writing: int) -> int:
-        for number, item in enumerate(items):
-            following = items[number + 1] if number + 1 < len(items) else None
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+    def _some(session: pytest.Session, order: list[int], apply: t.Callable[[], None]) -> tuple[int, int | None]:
+        apply()
+        for number, following in zip(order, [*order[1:], None]):
+            item, then = session.items[number], None if following is None else session.items[following]
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=then)
             if session.testsfailed:
-                os.write(writing, str(number).encode())
-                return 1
-        return 0
+                return 1, number
+        return 0, None
+
+    def _all_again(self, session: pytest.Session, mutated: str) -> tuple[int, int | None]:
+        self._import_again(mutated)
+        return self._run_again(session), None
 
     @staticmethod
     def _run_again(session: pytest.Session) -> int:
         return int(pytest.main(["-x", *_QUIET, *session.config.args]))
 
     def _import_again(self, mutated: str) -> None:
-        mine = [name for name in sys.modules if name.startswith("ansible_collections")]
-        mine += [name for name, one in sys.modules.items() if str(getattr(one, "__file__", "")).endswith("conftest.py")]
-        for name in mine:
+        # The tests too: pytest takes a module that was imported once, with what it got from the core as it was.
+        root = str(pathlib.Path(self.path).parents[2])
+        mine = [name for name, one in sys.modules.items() if str(getattr(one, "__file__", None)).startswith(root)]
+        for name in [*mine, *(name for name in sys.modules if name.startswith("ansible_collections"))]:
             sys.modules.pop(name, None)
         real = importlib.machinery.SourceFileLoader.get_code
 
@@ -220,11 +243,31 @@ def _patch(functions: list[types.FunctionType], differ: dict[tuple[str, int], ty
             function.__code__ = code
 
 
-def _processor_time(pid: int) -> float:
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+def _others() -> t.Iterator[tuple[int, list[str]]]:
+    """The PID, and what /proc/PID/stat has from the state on, of everybody but this process and the first one."""
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) not in (1, os.getpid()):
+            with contextlib.suppress(OSError):
+                text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+                yield int(folder.name), text.rpartition(")")[2].split()
+
+
+def _anybody_runs() -> bool:
+    return any(fields[0] in ("R", "D") for dummy, fields in _others())
+
+
+def _processor_time() -> float:
+    """Seconds that everybody else used, and the children that they saw end."""
+    return sum(sum(map(int, fields[11:15])) for dummy, fields in _others()) / os.sysconf("SC_CLK_TCK")
+
+
+def _end_others() -> None:
+    """What a mutant leaves running would be counted as the next one's."""
+    if os.getppid() != 1:  # which judge() has seen to be of this namespace
+        raise RuntimeError("not a child of the first process of a PID namespace: nobody is killed")
+    for pid, dummy in _others():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def judge(
@@ -232,15 +275,17 @@ def judge(
     tests: list[str],
     path: pathlib.Path,
     source: str,
-    mutants: dict[str, str],
+    mutants: dict[str, Broken],
     until: float,
     keep: t.Callable[[str, Outcome], None],
 ) -> tuple[int, str]:
     """In a child of this process, which has the tools loaded and the collection not: how many, and what it printed."""
+    if not in_own_namespace():
+        raise RuntimeError("not the first process of a PID namespace: mutants may signal anybody")
     outcomes: dict[str, Outcome] = {}
     log = place.parents[2] / "mutation.log"
     while True:
-        left = {key: mutated for key, mutated in mutants.items() if key not in outcomes}
+        left = {key: one for key, one in mutants.items() if key not in outcomes}
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:

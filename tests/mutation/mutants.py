@@ -19,7 +19,7 @@ import cosmic_ray.ast
 import cosmic_ray.mutating
 import cosmic_ray.plugins
 from cosmic_ray.operators.operator import Example, Operator
-from parso.python.tree import Keyword
+from parso.python.tree import Keyword, Name
 
 Position = tuple[int, int]
 
@@ -31,7 +31,7 @@ _COMPUTED = (
     "Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "FloorDiv_Mul", "Mod_Mul", "BitAnd_BitOr", "BitOr_BitAnd",
     "LShift_RShift", "RShift_LShift",
 )  # fmt: skip
-_NO_PRODUCT = re.compile(r"(?:\(|, )/, ")  # the star before arguments that go by name
+_NO_PRODUCT = re.compile(r"(?:\(|, |^)/,")  # the star before arguments that go by name
 OPERATORS = (
     *(f"core/ReplaceComparisonOperator_{one}" for one in _COMPARED),
     *(f"core/ReplaceBinaryOperator_{one}" for one in _COMPUTED),
@@ -44,11 +44,11 @@ OPERATORS = (
     "core/ReplaceOrWithAnd",
     "core/ReplaceBreakWithContinue",
     "core/ReplaceContinueWithBreak",
-    "core/ExceptionReplacer",
     "core/NumberReplacer",
     "core/RemoveDecorator",
     "core/ZeroIterationForLoop",
     "SwapIn",
+    "Uncaught",
 )
 
 
@@ -73,6 +73,43 @@ class SwapIn(Operator):
         return (Example("x in y", "x not in y"), Example("x not in y", "x in y"))
 
 
+class Uncaught(Operator):
+    """One exception of a handler is not caught: its place takes one that nothing here raises.
+
+    cosmic-ray's puts a name there that is not defined. So the other exceptions of the handler fail as well, which makes
+    it easier to notice than it is, and names with a dot it cannot replace.
+    """
+
+    def mutation_positions(self, node: t.Any) -> t.Iterator[tuple[Position, Position]]:
+        for one in _caught(node):
+            yield one.start_pos, one.end_pos
+
+    def mutate(self, node: t.Any, index: int) -> t.Any:
+        old = _caught(node)[index]
+        fresh = Name("StopAsyncIteration", old.start_pos, prefix=old.get_first_leaf().prefix)
+        siblings = old.parent.children
+        siblings[siblings.index(old)] = fresh
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[Example, ...]:
+        return (Example("try: x()\nexcept a.B: pass", "try: x()\nexcept StopAsyncIteration: pass"),)
+
+
+def _caught(node: t.Any) -> list[t.Any]:
+    """The exceptions that a clause names."""
+    if node.type != "except_clause":
+        return []
+    named = node.children[1]
+    if named.type != "atom":
+        return [named]
+    inside = named.children[1]
+    return list(inside.children[::2]) if inside.type == "testlist_comp" else [inside]
+
+
+OWN = {"SwapIn": SwapIn, "Uncaught": Uncaught}
+
+
 @dataclasses.dataclass(frozen=True)
 class Mutant:
     """was and becomes: the lines that differ, which is how an argument names it whatever the line numbers are."""
@@ -90,7 +127,7 @@ class Mutant:
 
 
 def _operator(name: str) -> Operator:
-    return SwapIn() if name == "SwapIn" else t.cast(Operator, cosmic_ray.plugins.get_operator(name)())
+    return OWN[name]() if name in OWN else t.cast(Operator, cosmic_ray.plugins.get_operator(name)())
 
 
 def _left_out(source: str) -> list[tuple[Position, Position]]:
@@ -133,19 +170,29 @@ def _is_program(source: str) -> bool:
 
 def mutants(source: str) -> list[Mutant]:
     """In the order of the lines."""
-    tree = cosmic_ray.ast.get_ast(source)
     left_out = _left_out(source)
+    operators = {name: _operator(name) for name in OPERATORS}
+    before = dict.fromkeys(OPERATORS, 0)  # occurrences in the pieces before this one
     found = []
-    for name in OPERATORS:
-        operator = _operator(name)
-        positions = [place for node in cosmic_ray.ast.ast_nodes(tree) for place in operator.mutation_positions(node)]
-        for occurrence, (start, dummy) in enumerate(positions):
-            if any(first <= start < last for first, last in left_out):
-                continue
-            mutated = cosmic_ray.mutating.mutate_code(source, _operator(name), occurrence)
-            if mutated is None or mutated == source or not _is_program(mutated):
-                continue
-            mutant = Mutant(name, occurrence, *_difference(source, mutated), mutated)
-            if not _NO_PRODUCT.search(mutant.becomes):
-                found.append(mutant)
+    place = 0
+    # Piece by piece: every mutant is parsed anew, and a statement is parsed sooner than a file.
+    for piece in (child.get_code() for child in cosmic_ray.ast.get_ast(source).children):
+        nodes = list(cosmic_ray.ast.ast_nodes(cosmic_ray.ast.get_ast(piece)))
+        lines = source.count("\n", 0, place)
+        for name, operator in operators.items():
+            positions = [start for node in nodes for start, dummy in operator.mutation_positions(node)]
+            for number, (line, column) in enumerate(positions):
+                if any(first <= (line + lines, column) < last for first, last in left_out):
+                    continue
+                becomes = cosmic_ray.mutating.mutate_code(piece, _operator(name), number)
+                if becomes is None or becomes == piece:
+                    continue
+                mutated = source[:place] + becomes + source[place + len(piece) :]
+                if not _is_program(mutated):
+                    continue
+                mutant = Mutant(name, before[name] + number, *_difference(source, mutated), mutated)
+                if not _NO_PRODUCT.search(mutant.becomes):
+                    found.append(mutant)
+            before[name] += len(positions)
+        place += len(piece)
     return sorted(found, key=lambda one: (one.line, one.key))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 import typing as t
@@ -27,11 +28,13 @@ runs, an exception that is not caught, and runs the tests of that file. A mutant
 without end, is noticed. One that none of them notices is either a gap, and gets a test, or changes nothing that
 matters, and then the reason stands below.
 
-The mutants are those of [cosmic-ray](https://cosmic-ray.readthedocs.io/), and `in` turned into `not in`. Annotations
-and `frozen` are left alone. Each file is judged by its own quick tests alone (`tests/mutation/targets.py`); what slower
-suites would notice besides does not count. It runs in a PID namespace of its own, since a mutant may signal anybody, on
-a copy of the project, and takes hours; `nox -s mutation -- --minutes 5` does a part, and the next run goes on from
-there. Names of files restrict it: `nox -s mutation -- _kinship`. It is no part of CI.
+The mutants are those of [cosmic-ray](https://cosmic-ray.readthedocs.io/), `in` turned into `not in`, and one exception
+of a handler no longer caught. Annotations and `frozen` are left alone. Each file is judged by its own quick tests alone
+(`tests/mutation/targets.py`), and of these by the tests that come by the broken statement; what slower suites would
+notice besides does not count. A deadline is of processor time, so that a busy machine makes no mutant look endless. It
+runs in a PID namespace of its own, since a mutant may signal anybody, on a copy of the project, and takes half an hour;
+`nox -s mutation -- --minutes 5` does a part, and the next run goes on from there. Names of files restrict it:
+`nox -s mutation -- _kinship`. It is no part of CI.
 
 The score of a file is what was noticed of the mutants that are not argued.
 
@@ -43,11 +46,23 @@ Line = dict[str, str]
 def remember(root: pathlib.Path, name: str, all_of_them: list[mutants.Mutant], outcomes: dict[str, str]) -> None:
     """The result of one file, kept in the project."""
     results = _results(root)
+    judged = results.setdefault("judged", {})
     survivors = [one for one in all_of_them if outcomes[one.key] == "survived"]
-    results[name] = {
+    judged[name] = {
         "mutants": len(all_of_them),
+        "source": _source(root, name),
         "survivors": [{"was": one.was, "becomes": one.becomes} for one in survivors],
     }
+    _keep(root, results)
+
+
+def forget_changed(root: pathlib.Path) -> None:
+    """What has changed since it was judged is not judged."""
+    judged = {name: one for name, one in _judged(root).items() if one["source"] == _source(root, name)}
+    _keep(root, {"judged": judged, "left": [name for name in targets.core(root) if name not in judged]})
+
+
+def _keep(root: pathlib.Path, results: dict[str, t.Any]) -> None:
     text = json.dumps(results, indent=1, sort_keys=True)
     (root / RESULTS).parent.mkdir(parents=True, exist_ok=True)
     (root / RESULTS).write_text(f"{text}\n", encoding="utf-8")
@@ -58,7 +73,7 @@ def write(root: pathlib.Path) -> None:
 
 
 def page(root: pathlib.Path) -> str:
-    results, argued = _results(root), arguments(root)
+    left, results, argued = _left(root), _judged(root), arguments(root)
     text = [INTRODUCTION]
     for title, safety in (("Rules of safety", True), ("The rest of the core", False)):
         names = [name for name in sorted(results) if (name in targets.SAFETY) == safety]
@@ -69,15 +84,15 @@ def page(root: pathlib.Path) -> str:
             sums = [one + more for one, more in zip(sums, counts)]
             text.append(_row(f"`{name}`", *counts))
         text.append(f"{_row('together', *sums)}\n")
-    left = [f"`{name}`" for name in targets.SAFETY if name not in results]
-    text.append(f"Rules of safety that are not judged yet, or changed since: {', '.join(left)}.\n\n" if left else "")
+    names = ", ".join(f"`{name}`" for name in left)
+    text.append(f"Not judged yet, or changed since: {names}.\n\n" if left else "")
     text.append(_arguments(results, argued))
     return "".join(text).rstrip("\n") + "\n"
 
 
 def unargued(root: pathlib.Path) -> list[str]:
     """The survivors in safety rules that nobody has argued."""
-    results, argued = _results(root), arguments(root)
+    results, argued = _judged(root), arguments(root)
     return [
         f"{name}: {one['was']}  ->  {one['becomes']}"
         for name in targets.SAFETY
@@ -88,7 +103,7 @@ def unargued(root: pathlib.Path) -> list[str]:
 
 def idle(root: pathlib.Path) -> list[str]:
     """Arguments about mutants that are no survivors (any more), of files that were judged."""
-    results = _results(root)
+    results = _judged(root)
     return [
         f"{name}: {one['was']}  ->  {one['becomes']}"
         for name, said in arguments(root).items()
@@ -104,6 +119,19 @@ def arguments(root: pathlib.Path) -> dict[str, list[Line]]:
 def _results(root: pathlib.Path) -> dict[str, t.Any]:
     path = root / RESULTS
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _source(root: pathlib.Path, name: str) -> str:
+    path = root / targets.CORE / f"{name}.py"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+
+
+def _judged(root: pathlib.Path) -> dict[str, t.Any]:
+    return dict(_results(root).get("judged", {}))
+
+
+def _left(root: pathlib.Path) -> list[str]:
+    return list(_results(root).get("left", []))
 
 
 def _argument(survivor: Line, arguments: list[Line]) -> str | None:

@@ -21,6 +21,7 @@ import typing as t
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "tooling"), str(ROOT / "tests" / "mutation")]
 
+import coverage_map  # noqa: E402
 import judging  # noqa: E402
 import mutants  # noqa: E402
 import report  # noqa: E402
@@ -55,7 +56,7 @@ class Target:
         self._state = {
             "source": _hash([self.path]),
             "tests": _hash([*(place / one for one in self.tests), *_worlds(place)]),
-            "method": _hash([pathlib.Path(mutants.__file__)]),
+            "method": _hash(pathlib.Path(one.__file__) for one in (mutants, judging, coverage_map)),
         }
         self.outcomes: dict[str, str] = {}
         if self._kept.exists():
@@ -74,7 +75,7 @@ class Target:
     def judge(self, until: float) -> bool:
         """Whether every mutant has an outcome."""
         all_of_them = mutants.mutants(self.source)
-        open_ones = {one.key: one.source for one in all_of_them if one.key not in self.outcomes}
+        open_ones = {one.key: (one.line, one.source) for one in all_of_them if one.key not in self.outcomes}
         if open_ones:
             began = time.monotonic()
             found, printed = judging.judge(self.place, self.tests, self.path, self.source, open_ones, until, self._keep)
@@ -110,6 +111,7 @@ def main() -> None:
             break
         if not Target(place, name).judge(until):
             unfinished.append(name)
+    report.forget_changed(ROOT)
     report.write(ROOT)
     unargued = report.unargued(ROOT)
     for line in unargued:

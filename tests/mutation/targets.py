@@ -10,6 +10,7 @@ counts as not noticed.
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 CORE = pathlib.Path("plugins", "module_utils")
@@ -36,11 +37,44 @@ SAFETY = (
 
 # Where the test file of the same name is not all, or is not there.
 TESTED_BY = {
+    "_clock": ("test__commands.py", "test__sglang_http.py"),
     "_container_names": ("test__container_names.py", "test__ownership.py"),
-    "_gate_verdicts": ("test__gate_verdicts.py", "test__gate.py"),
+    "_drift_evidence": ("test__drift_evidence.py", "test__drift_evidence_shapes.py"),
+    "_drift_limits": ("test__drift_limits.py", "test__drift_policy.py"),
+    "_drift_memory": ("test__drift_memory_file.py", "test__drift_policy.py", "test__drift_limits.py"),
+    "_evidence_processes": ("test__evidence_parts.py", "test__evidence.py"),
+    "_expectations": ("../filter/test_unmet_expectations.py",),
+    "_file_errors": ("test__allow_list.py", "test__start_times.py", "test__unit_files.py"),
+    "_file_holders": ("test__leftovers.py",),
+    "_gate_verdicts": ("test__gate_samples.py", "test__gate_verdicts.py", "test__gate.py"),
+    "_gpu_fill": ("test__sglang_ready_progress.py", "test__sglang_ready.py"),
+    "_gpu_records": ("test__gpu_verdict.py", "test__nvidia_smi_text.py", "test__gate.py"),
+    "_gpu_verdict": ("test__gpu_verdict.py", "test__gpu_verdict_words.py", "test__smi_arguments.py"),
+    "_holder_records": ("test__holders.py", "test__gate_verdicts.py", "test__ladder.py"),
+    "_html": ("test__status_page.py",),
+    "_ladder": ("test__ladder.py", "test__ladder_managers.py"),
+    "_ladder_arguments": ("test__ladder_rules.py",),
     "_ladder_rules": ("test__ladder_rules.py", "test__ladder.py"),
-    "_lease_records": ("test__lease.py", "test__lease_refusals.py", "test__lease_folder.py"),
+    "_lease": ("test__lease.py", "test__lease_refusals.py"),
+    "_lease_records": ("test__lease_records.py", "test__lease.py", "test__lease_refusals.py"),
+    "_momentary_lock": ("test__state_file.py", "test__lease_folder.py"),
+    "_moments": ("test__drift_limits.py", "test__drift_memory_file.py"),
+    "_option_values": ("test__ladder_rules.py", "test__sglang_options.py", "test__dead_man.py"),
     "_ownership": ("test__ownership.py", "test__dispositions.py"),
+    "_port_owner": ("test__port_rulings.py", "test__preflight_port.py", "test__sglang_ready.py"),
+    "_preflight_launch": ("test__preflight_draft.py", "test__preflight_model.py", "test__preflight_arguments.py"),
+    "_raw_holds": ("test__holder_scan.py", "test__node_match.py", "test__dispositions.py"),
+    "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
+    "_sglang_parser_program": ("test__preflight_arguments.py",),
+    "_sglang_ready": ("test__sglang_ready.py", "test__sglang_ready_progress.py"),
+    "_shrinking": ("test__ladder.py",),
+    "_status_findings": ("test__fleet_status.py", "test__status_page.py"),
+    "_status_style": ("test__status_page.py",),
+    "_status_text": ("test__fleet_status.py",),
+    "_text_table": ("test__redaction.py", "test__procfs.py"),
+    "_trusted_program": ("test__dispositions.py", "test__holder_scan.py"),
+    "_unit_files": ("test__unit_files.py", "test__unit_files_folders.py", "test__unit_files_proved.py"),
+    "_whole_file": ("test__state_file.py", "test__lease_folder.py", "test__start_times.py"),
 }
 
 
@@ -54,4 +88,5 @@ def core(root: pathlib.Path) -> list[str]:
 def tests(root: pathlib.Path, name: str) -> list[str]:
     """The test files of one file of the core, relative to the root."""
     files = TESTED_BY.get(name, (f"test_{name}.py",))
-    return [(TESTS / file).as_posix() for file in files if (root / TESTS / file).is_file()]
+    paths = (pathlib.Path(os.path.normpath(TESTS / file)) for file in files)
+    return [path.as_posix() for path in paths if (root / path).is_file()]

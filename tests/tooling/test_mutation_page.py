@@ -49,6 +49,7 @@ class Table:
         return [one for one in self.rows if one]
 
 ROWS = makes(3)
+NAMES = tuple(row for row in ROWS if row)
 """
 
 
@@ -59,6 +60,7 @@ ROWS = makes(3)
         pytest.param("if one", "if not one", ["Table.holds"], id="a method"),
         pytest.param("limit = 5", "limit = 6", None, id="the body of a class"),
         pytest.param("makes(3)", "makes(4)", None, id="the module itself"),
+        pytest.param("if row", "if not row", None, id="a generator of the module"),
         pytest.param("x + 1", "x - 1", None, id="a function that the import calls"),
     ],
 )
@@ -69,7 +71,47 @@ def test_a_mutant_is_put_in_only_where_the_import_is_over(
     assert (None if found is None else [name for name, dummy in found]) == inside
 
 
+@pytest.fixture
+def coverage_map(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "mutation"))
+    return importlib.import_module("coverage_map")
+
+
+STATEMENTS = """
+def works(x):
+    if (
+        x < 1
+    ):
+        return sum(
+            [x,
+             1])
+    try:
+        x += 1
+    except ValueError:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        pytest.param(4, {3, 4, 5}, id="the head of an if"),
+        pytest.param(8, {6, 7, 8}, id="a statement of three lines"),
+        pytest.param(10, {10}, id="inside of a try"),
+        pytest.param(11, {2, 4, 6, 7, 8, 9, 10, 11, 12}, id="a clause: whoever comes by its function"),
+    ],
+)
+def test_which_lines_a_test_must_come_by_to_notice(coverage_map: types.ModuleType, line: int, lines: set[int]) -> None:
+    code = next(one for one in compile(STATEMENTS, "x.py", "exec").co_consts if isinstance(one, types.CodeType))
+    found = coverage_map.lines_of(coverage_map.statements(STATEMENTS), {("works", 2): code}, line)
+    assert found == lines
+    seen = [coverage_map.Seen(0.1, frozenset(lines)), coverage_map.Seen(0.1, frozenset({99}))]
+    assert coverage_map.who_comes_by(seen, found) == {0}
+
+
 def test_nobody_is_killed_outside_of_a_namespace_of_its_own(judging: types.ModuleType) -> None:
     assert not judging.in_own_namespace()
     with pytest.raises(RuntimeError, match="nobody is killed"):
         judging.end_everybody()
+    with pytest.raises(RuntimeError, match="mutants may signal anybody"):
+        judging.judge(ROOT, [], ROOT / "x.py", "", {}, 0.0, lambda key, outcome: None)
