@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import KNOWN_PROGRAMS, executable_name
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Via
 from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import NodeMatcher, network_mounts
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import ListeningOn
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import GONE, Proc, ProcStat, ProcStatus, try_read
@@ -223,10 +224,7 @@ class HolderReader:
         pid, proc = entry.pid, self._proc
         avoid = self._places_to_avoid(pid, FD, FD_LINKS, "fd")
         with _reading("fd"):
-            folder = proc.path(pid, "fd")
-            names = os.listdir(folder) if entry.alive else []
-            found.add(self._matcher.open_files(folder, names, "fd", avoid))
-            if names:
+            if entry.alive and self._open_files(proc.path(pid, "fd"), "fd", avoid, found):
                 return
             for tid in proc.tids(pid):
                 task = self._task(pid, tid)
@@ -235,14 +233,21 @@ class HolderReader:
                 living.append(task)
                 if tid == pid:
                     continue
-                folder = proc.path(pid, "fd", tid=tid)
                 try:
-                    names = os.listdir(folder)
+                    self._open_files(proc.path(pid, "fd", tid=tid), "thread_fd", avoid, found)
                 except OSError as error:
-                    if error.errno in GONE:
-                        continue
-                    raise
-                found.add(self._matcher.open_files(folder, names, "thread_fd", avoid))
+                    if error.errno not in GONE:
+                        raise
+
+    def _open_files(self, table: str, via: Via, avoid: t.Sequence[str], found: _Found) -> bool:
+        """Whether anything is open."""
+        folder = os.open(table, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            names = os.listdir(folder)
+            found.add(self._matcher.open_files(folder, names, via, avoid))
+        finally:
+            os.close(folder)
+        return bool(names)
 
     def _maps(self, entry: ProcStat, living: t.Sequence[ProcStat], found: _Found) -> None:
         """Mappings of the leader; where it is dead, of the first living thread that still has memory (they share)."""

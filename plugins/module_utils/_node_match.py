@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import re
 import stat
@@ -19,10 +20,11 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc, text
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import Hold
 
-# A line of maps that maps a file: its addresses, the file system's number and inode, the path.
-_MAPPING = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+ [1-9]\d*) +(/.*)$", re.MULTILINE)
+# A line of maps that maps a file: its addresses; the file system's number, the inode and the path.
+_MAPPING = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+ [1-9]\d* +/.*)$", re.MULTILINE)
 _DELETED = b" (deleted)"
 _NEVER_NODES = (b"/dev/zero", b"/dev/shm/", b"/dev/mqueue/", b"/dev/hugepages/")
+_SHARED_MEMORY = re.compile(rb"^\S+ \S+ \S+ (\S+ )\d+ +/dev/zero \(deleted\)$", re.MULTILINE)
 _NETWORK = re.compile(r"^(nfs|cifs|smb|ceph|lustre|9p|glusterfs|beegfs|gpfs|wekafs|afs|fuse)")
 
 
@@ -40,7 +42,8 @@ class NodeMatcher:
         self._proc = proc
         self._by_number: dict[int, DeviceNode] = {}
         self._by_inode: dict[tuple[int, int], DeviceNode] = {}
-        self._mapped: dict[tuple[bytes, bytes], DeviceNode | None] = {}
+        self._mapped: dict[bytes, DeviceNode | None] = {}
+        self._memory = memory_number() if proc.root == "/proc" else None
         self._names = frozenset(os.fsencode(os.path.basename(node.path)) for node in nodes.nodes)
         for node in nodes.nodes:
             kind, first, second = node.key
@@ -68,42 +71,48 @@ class NodeMatcher:
         self._by_number[os.makedev(major, minor)] = DeviceNode(path, kind, ("chr", major, minor), gpu_minor)
 
     def open_files(
-        self, folder: str, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]
+        self, folder: int, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]
     ) -> t.Iterator[Hold | int]:
-        """Holds among the open files of a task, and as numbers the sockets. avoid: mount points of servers that may
-        not answer."""
+        """Holds among the open files of a task, and as numbers the sockets. folder: its table, as a descriptor, from
+        which each file is found in half the time that its path takes. avoid: mount points of servers that may not
+        answer."""
+        sockets, node_of = self._sockets, self.node_of
         for name in names:
-            path = f"{folder}/{name}"
             try:
-                if avoid and _below(os.readlink(path), avoid):
+                if avoid and _below(os.readlink(name, dir_fd=folder), avoid):
                     continue
-                found = os.stat(path)
+                found = os.stat(name, dir_fd=folder)
             except OSError as error:
                 if error.errno in (errno.EACCES, errno.EPERM):
                     raise
                 continue  # closed meanwhile, or a file whose server is gone: a device node answers
-            if stat.S_ISSOCK(found.st_mode) and found.st_ino in self._sockets:
+            if sockets and stat.S_ISSOCK(found.st_mode) and found.st_ino in sockets:
                 yield found.st_ino
-            node = self.node_of(found)
+            node = node_of(found)
             if node is not None:
                 yield Hold(node.path, node.kind, node.minor, via)
 
     def mappings(self, maps: bytes, pid: int, tid: int | None, avoid: t.Sequence[str]) -> t.Iterator[Hold | str]:
         """Holds among the mappings of a task; as text the paths that could not be looked up and might be nodes."""
-        for area, inode, path in _MAPPING.findall(maps):  # half the time of finditer
-            if (inode, path) not in self._mapped:
+        known = self._mapped
+        for area, what in _MAPPING.findall(maps):  # half the time of finditer
+            if what in known:
+                node = known[what]
+            elif self._memory is not None and what.startswith(self._memory):
+                continue
+            else:
+                _number, inode, path = what.split(None, 2)
                 if avoid and _below(os.fsdecode(path), avoid):
                     continue
                 try:
-                    self._mapped[(inode, path)] = self._mapped_node(pid, tid, area, inode, path)
+                    node = known[what] = self._mapped_node(pid, tid, area, int(inode), path)
                 except MappingUnknown:
                     yield os.fsdecode(path)
                     continue
-            node = self._mapped[(inode, path)]
             if node is not None:
                 yield Hold(node.path, node.kind, node.minor, "map")
 
-    def _mapped_node(self, pid: int, tid: int | None, area: bytes, inode: bytes, path: bytes) -> DeviceNode | None:
+    def _mapped_node(self, pid: int, tid: int | None, area: bytes, inode: int, path: bytes) -> DeviceNode | None:
         """maps shows the file system's number of a node, not the device's own: that comes from map_files, or where
         that is refused from the path, looked up as the task sees it."""
         suspect = self._could_be_node(path)
@@ -123,7 +132,7 @@ class NodeMatcher:
             except OSError:
                 pass
             else:
-                if found.st_ino == int(inode.split()[1]):
+                if found.st_ino == inode:
                     return self.node_of(found)
         if suspect:
             raise MappingUnknown
@@ -134,6 +143,17 @@ class NodeMatcher:
         if plain.startswith(_NEVER_NODES):
             return False
         return plain.startswith(b"/dev/") or os.path.basename(plain) in self._names
+
+
+def memory_number() -> bytes | None:
+    """What maps shows as the file system of memory that is shared without a file, each piece as a file of its own: a
+    server has hundreds. It is the kernel's, and mounted nowhere, so nobody can make a node there."""
+    with mmap.mmap(-1, mmap.PAGESIZE):
+        try:
+            numbers = set(_SHARED_MEMORY.findall(Proc().read("/proc/self/maps")))
+        except OSError:
+            return None
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def network_mounts(proc: Proc, pid: int) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ def read_document(name: str, folder: int | None = None) -> t.Any:
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
         raise Unreadable(why) from error
+    except ValueError as error:  # a NUL in the path
+        raise Unreadable(f"there can be no such path: {error}") from error
     found = os.fstat(handle)
     wrong = ""
     if not stat.S_ISREG(found.st_mode):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pathlib
 import stat
@@ -13,7 +14,11 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import DeviceNode
-from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import NodeMatcher, network_mounts
+from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import (
+    NodeMatcher,
+    memory_number,
+    network_mounts,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import Hold
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc, make_nodes
@@ -26,6 +31,15 @@ class Case:
         self.dev = folder / "dev"
         self.proc = Proc(self.fake.root)
         self.matcher = NodeMatcher(find_nodes([make_nodes(self.dev)], None, self.proc), self.proc)
+
+    def open_files(
+        self, names: t.Iterable[str], avoid: t.Sequence[str] = (), matcher: NodeMatcher | None = None
+    ) -> list[t.Any]:
+        folder = os.open(self.proc.path(60, "fd"), os.O_RDONLY)
+        try:
+            return list((matcher or self.matcher).open_files(folder, names, "fd", avoid))
+        finally:
+            os.close(folder)
 
     def maps(self, *lines: str) -> list[t.Any]:
         return list(self.matcher.mappings(("\n".join(lines) + "\n").encode(), 50, None, ()))
@@ -122,19 +136,17 @@ def test_devices_of_the_driver_without_a_node_here(tmp_path: pathlib.Path, monke
 
 def test_open_files_of_servers_that_may_be_gone_are_left_alone(case: Case) -> None:
     case.fake.add(60, opens=[case.dev / "nvidia0", "/mnt/nfs/model"])
-    folder = case.proc.path(60, "fd")
-    names = os.listdir(folder)
-    assert len(list(case.matcher.open_files(folder, names, "fd", ()))) == 1
-    assert len(list(case.matcher.open_files(folder, names, "fd", ("/mnt/nfs",)))) == 1
-    assert list(case.matcher.open_files(folder, names, "fd", (str(case.dev),))) == []
+    names = os.listdir(case.proc.path(60, "fd"))
+    assert len(case.open_files(names)) == 1
+    assert len(case.open_files(names, ("/mnt/nfs",))) == 1
+    assert case.open_files(names, (str(case.dev),)) == []
 
 
 def test_what_was_closed_meanwhile_hides_nothing_after_it(case: Case) -> None:
     case.fake.add(60, opens=[case.dev / "nvidia0", "/mnt/nfs/model"])
-    folder = case.proc.path(60, "fd")
     expected = [Hold(str(case.dev / "nvidia0"), "gpu", 0, "fd")]
-    assert list(case.matcher.open_files(folder, ["99", "3"], "fd", ())) == expected
-    assert list(case.matcher.open_files(folder, ["4", "3"], "fd", ("/mnt/nfs",))) == expected
+    assert case.open_files(["99", "3"]) == expected
+    assert case.open_files(["4", "3"], ("/mnt/nfs",)) == expected
 
 
 def test_of_the_sockets_only_those_looked_for_are_told(case: Case) -> None:
@@ -144,10 +156,8 @@ def test_of_the_sockets_only_those_looked_for_are_told(case: Case) -> None:
     case.fake.add(60, opens=[wanted, other, node])
     sockets = {wanted.stat().st_ino, node.stat().st_ino}  # a number of an inode says nothing of another kind of file
     matcher = NodeMatcher(find_nodes([f"{case.dev}/nvidia*"], None, case.proc), case.proc, sockets)
-    assert list(matcher.open_files(case.proc.path(60, "fd"), ["3", "4", "5"], "fd", ())) == [
-        wanted.stat().st_ino,
-        Hold(str(node), "gpu", 0, "fd"),
-    ]
+    found = case.open_files(["3", "4", "5"], matcher=matcher)
+    assert found == [wanted.stat().st_ino, Hold(str(node), "gpu", 0, "fd")]
 
 
 def test_mappings_of_servers_that_may_be_gone_are_left_alone_and_hide_nothing(case: Case) -> None:
@@ -193,3 +203,24 @@ def test_network_mounts(case: Case) -> None:
         "3 1 0:8 / /f rw - fuse.sshfs h: rw\n",
     )
     assert network_mounts(case.proc, 50) == ("/mnt/a b", "/f")
+
+
+def test_memory_that_is_shared_without_a_file_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only by the number of the kernel's own file system: a node can be made, mapped and deleted as /dev/zero too."""
+    number = memory_number()
+    assert number
+    matcher = NodeMatcher(NodeSet(), Proc())
+    asked: list[str] = []
+    monkeypatch.setattr(os, "stat", lambda path, **dummy: asked.append(os.fspath(path)) or os.lstat("/dev/null"))
+    area = "7f0000000000-7f0000001000"
+    for where, expected in ((number.decode(), 0), ("00:99 ", 1)):
+        line = f"{area} rw-s 00000000 {where}77                     /dev/zero (deleted)\n"
+        assert list(matcher.mappings(line.encode(), os.getpid(), None, ())) == []
+        assert len(asked) == expected
+
+
+def test_the_number_of_memory_is_that_of_this_kernel() -> None:
+    with mmap.mmap(-1, mmap.PAGESIZE):
+        lines = pathlib.Path("/proc/self/maps").read_bytes().splitlines()
+    numbers = {line.split()[3] for line in lines if line.endswith(b" /dev/zero (deleted)")}
+    assert numbers == {(memory_number() or b"").rstrip()}

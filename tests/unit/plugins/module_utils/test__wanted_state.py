@@ -181,3 +181,10 @@ def test_a_name_with_a_line_end_stays_on_its_line(folder: Folder) -> None:
     found = folder.wanted()
     assert found is not None
     assert found.who == "ana??[31m"
+
+
+def test_what_can_be_no_path_is_told() -> None:
+    wanted, problem = _wanted_state.shown("/none/cut\0off", UNIT)
+    assert wanted is None
+    assert problem
+    assert "no such path" in problem
