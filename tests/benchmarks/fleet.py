@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import json
 import pathlib
+import time
 import typing as t
 
 from controller import INSTANT, PINGS, PLAIN, Controller
@@ -23,8 +24,11 @@ OURS, DRIFT, PLAYBOOK, PING = "relaunch.yml", "drift.yml", "plain playbook", "pi
 MITOGEN = {"linear": "mitogen_linear", "pinned": "mitogen_host_pinned"}
 PEERS = {OURS: PLAYBOOK, f"{OURS}, Mitogen": PLAYBOOK, DRIFT: PING, f"{DRIFT}, Mitogen": f"{PING}, Mitogen"}
 FORKS = 16
+SLOPE = "each further node"
 SMALL, LARGE = (1, 8), (32, 64, 128)
 MOST_PINGS, MOST_MIB = 16, 1024
+# Seconds for the large fleet. What would not fit any more is left out, and the page says so.
+BUDGET_S = 2400.0
 # Many servers that start on few cores need more time to answer.
 SERVER = {**INSTANT, "time_scale": 0.1}
 # One GPU each: eight ranks on each of 128 nodes would be a thousand processes more, and are no work of the controller.
@@ -44,11 +48,14 @@ class Fleet:
         self.nodes: list[Node] = []
         self.controller = Controller(folder / "controller")
 
-    def grow(self, size: int) -> None:
+    def grow(self, size: int, accelerated: t.Mapping[str, str] | None) -> None:
         new = [Node(self.folder / f"fleet{number:03}", SERVER, gpus=1) for number in range(len(self.nodes), size)]
         self.nodes += new
         if new:
-            self.controller.play("start", new, variables=self.variables(), relaunch_serial="100%")
+            environment = {"ANSIBLE_FORKS": str(FORKS), **linear(accelerated or {})}
+            self.controller.play(
+                "start", new, variables=self.variables(), environment=environment, relaunch_serial="100%"
+            )
 
     def variables(self) -> dict[str, t.Any]:
         return {
@@ -91,61 +98,91 @@ def mitogen() -> dict[str, str] | None:
             "ANSIBLE_DEPRECATION_WARNINGS": "false"}  # fmt: skip
 
 
+def linear(accelerated: t.Mapping[str, str]) -> dict[str, str]:
+    return {**accelerated, "ANSIBLE_STRATEGY": MITOGEN["linear"]} if accelerated else {}
+
+
+class Budget:
+    """Time for a part: what something costs with more nodes is told from what it took with fewer."""
+
+    def __init__(self, seconds: float, clock: t.Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self._per_node: dict[str, float] = {}
+
+    def took(self, subject: str, size: int, seconds: float) -> None:
+        self._per_node[subject] = seconds / size
+
+    def lacks(self, subject: str, size: int) -> str:
+        """Why it is not measured; empty where it is."""
+        expected, left = self._per_node.get(subject, 0.0) * size, self._end - self._clock()
+        if expected <= left:
+            return ""
+        return f"it would have taken {expected:.0f} s of the {max(left, 0):.0f} s that were left"
+
+
 def measure(
-    fleet: Fleet, report: Report, size: int, pings: int, repeats: int, accelerated: t.Mapping[str, str] | None
+    fleet: Fleet, report: Report, size: int, pings: int, budget: Budget, accelerated: t.Mapping[str, str] | None
 ) -> None:
+    """Each once, what the targets are about first."""
     case = f"{size} nodes"
-    seconds: dict[str, list[float]] = {}
-    memory: dict[str, float] = {}
-
-    def note(subject: str, played: t.Any, divisor: int = 1) -> None:
-        seconds.setdefault(subject, []).append(played.seconds / divisor)
-        memory[subject] = max(memory.get(subject, 0.0), played.memory_mib)
-
     page = fleet.controller.folder / "fleet-pings.yml"
     tasks = [{"name": f"Ping {n}", "ansible.builtin.ping": {}} for n in range(pings)]
     page.write_text(json.dumps([{"name": "Ping", "hosts": "sglang_nodes", "gather_facts": False, "tasks": tasks}]))
-    profile = None
-    for dummy in range(repeats):
-        note(PING, fleet.play(page), pings)
-        ours = fleet.play("relaunch", relaunch_serial="100%")
-        profile = ours.profile()
-        note(OURS, ours)
-        note(DRIFT, fleet.play("drift"))
-        with fleet.without_guard():
-            note(PLAYBOOK, fleet.play(PLAIN))
-        if accelerated is not None:
-            linear = {**accelerated, "ANSIBLE_STRATEGY": MITOGEN["linear"]}
-            note(f"{PING}, Mitogen", fleet.play(page, linear), pings)
-            note(f"{OURS}, Mitogen", fleet.play("relaunch", linear, relaunch_serial="100%",
-                                                relaunch_strategy=MITOGEN["pinned"]))  # fmt: skip
-            note(f"{DRIFT}, Mitogen", fleet.play("drift", linear))
-    for subject, runs in seconds.items():
-        report.add(case, subject, runs)
+
+    def note(subject: str, play: t.Callable[[], t.Any], divisor: int = 1) -> t.Any:
+        lacking = budget.lacks(subject, size)
+        if lacking:
+            report.counts.append({"case": case, "not measured": subject, "why": lacking})
+            return None
+        played = play()
+        budget.took(subject, size, played.seconds)
+        report.add(case, subject, [played.seconds / divisor])
         report.counts.append(
-            {"case": case, "subject": subject, "memory of the controller (MiB)": round(memory[subject])}
+            {"case": case, "subject": subject, "memory of the controller (MiB)": round(played.memory_mib)}
         )
-    report.profiles[f"{OURS}, {case} (seconds overlap: hosts run side by side)"] = profile or []
-    ping, whole = report.of(case, PING).median, report.of(case, OURS).median
-    report.target(
-        f"Relaunch of {case}", f"at most {MOST_PINGS} pings of all of them, {MOST_PINGS * ping:.0f} s",
-        f"{whole:.0f} s, {whole / ping:.0f} pings", whole <= MOST_PINGS * ping,
-    )  # fmt: skip
-    if size == max(LARGE):
-        most = max(memory.values())
-        report.target(f"Memory of the controller, {case}", f"under {MOST_MIB} MiB", f"{most:.0f} MiB", most < MOST_MIB)
+        return played
+
+    note(PING, lambda: fleet.play(page), pings)
+    note(DRIFT, lambda: fleet.play("drift"))
+    ours = note(OURS, lambda: fleet.play("relaunch", relaunch_serial="100%"))
+    if accelerated is not None:
+        quick = linear(accelerated)
+        note(f"{PING}, Mitogen", lambda: fleet.play(page, quick), pings)
+        note(f"{DRIFT}, Mitogen", lambda: fleet.play("drift", quick, relaunch_strategy=MITOGEN["pinned"]))
+        note(f"{OURS}, Mitogen", lambda: fleet.play("relaunch", quick, relaunch_serial="100%",
+                                                    relaunch_strategy=MITOGEN["pinned"]))  # fmt: skip
+    if size != LARGE[-1]:  # its slope is told by the sizes before
+        with fleet.without_guard():
+            note(PLAYBOOK, lambda: fleet.play(PLAIN))
+    if ours is not None:
+        report.profiles[f"{OURS}, {case} (seconds overlap: hosts run side by side)"] = ours.profile()
+        ping, whole = report.of(case, PING).median, ours.seconds
+        report.target(
+            f"Relaunch of {case}", f"at most {MOST_PINGS} pings of all of them, {MOST_PINGS * ping:.0f} s",
+            f"{whole:.0f} s, {whole / ping:.0f} pings", whole <= MOST_PINGS * ping,
+        )  # fmt: skip
+    if size == LARGE[-1]:
+        most = max(entry.get("memory of the controller (MiB)", 0) for entry in report.counts)
+        report.target(f"Memory of the controller, {case}", f"under {MOST_MIB} MiB", f"{most} MiB", most < MOST_MIB)
 
 
 def slopes(report: Report, sizes: t.Sequence[int]) -> None:
-    """Seconds that each further node costs, against the plain playbook's."""
-    first, last = f"{sizes[0]} nodes", f"{sizes[-1]} nodes"
-    step = sizes[-1] - sizes[0]
-    for subject in (OURS, DRIFT, PLAYBOOK, PING):
-        slope = (report.of(last, subject).median - report.of(first, subject).median) / step
-        report.add(f"each further node, from {sizes[0]} to {sizes[-1]}", subject, [slope], "s")
+    """Seconds that each further node costs, against the plain playbook's, between the sizes that were measured."""
+    report.figures = [figure for figure in report.figures if not figure.case.startswith(SLOPE)]
+    for subject in (OURS, f"{OURS}, Mitogen", DRIFT, f"{DRIFT}, Mitogen", PLAYBOOK, PING):
+        taken = {size: figure.median for size in sizes for figure in report.figures
+                 if (figure.case, figure.subject) == (f"{size} nodes", subject)}  # fmt: skip
+        if len(taken) > 1:
+            first, last = min(taken), max(taken)
+            slope = (taken[last] - taken[first]) / (last - first)
+            report.add(f"{SLOPE}, from {first} to {last}", subject, [slope], "s")
 
 
-def run_sizes(part: str, folder: pathlib.Path, sizes: t.Sequence[int], pings: int) -> Report:
+def run_sizes(
+    part: str, folder: pathlib.Path, sizes: t.Sequence[int], pings: int, budget: Budget
+) -> t.Iterator[Report]:
+    """What is known after each size."""
     report = Report(part)
     fleet = Fleet(folder)
     accelerated = mitogen()
@@ -153,17 +190,22 @@ def run_sizes(part: str, folder: pathlib.Path, sizes: t.Sequence[int], pings: in
         print(f"  {part}: Mitogen is not installed in this environment: measured without it", flush=True)
     try:
         for size in sizes:
-            fleet.grow(size)
-            measure(fleet, report, size, pings, 1, accelerated)
-        slopes(report, sizes)
+            began = time.monotonic()
+            further = size - len(fleet.nodes)
+            if budget.lacks("further nodes", further):
+                break
+            fleet.grow(size, accelerated)
+            budget.took("further nodes", further, time.monotonic() - began)
+            measure(fleet, report, size, pings, budget, accelerated)
+            slopes(report, sizes)
+            yield report
     finally:
         fleet.destroy()
-    return report
 
 
-def run(folder: pathlib.Path, *, quick: bool) -> Report:
-    return run_sizes("fleet", folder, (1, 2) if quick else SMALL, 4 if quick else PINGS)
+def run(folder: pathlib.Path, *, quick: bool) -> t.Iterator[Report]:
+    return run_sizes("fleet", folder, (1, 2) if quick else SMALL, 4 if quick else PINGS, Budget(BUDGET_S))
 
 
-def run_large(folder: pathlib.Path, *, quick: bool) -> Report:
-    return run_sizes("fleet-large", folder, (2, 3) if quick else LARGE, 4)
+def run_large(folder: pathlib.Path, *, quick: bool) -> t.Iterator[Report]:
+    return run_sizes("fleet-large", folder, (2, 3) if quick else LARGE, 4, Budget(BUDGET_S))

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -20,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import bench
 import counting
+import fleet
 import measuring
 import page
 from loopback import Relay
@@ -78,6 +80,48 @@ def test_a_part_that_could_not_run_fails_and_the_others_run(monkeypatch, tmp_pat
     assert bench.main() == 1
     assert ran == ["release", "scan"]
     assert "release COULD NOT RUN: no holder was ended" in capsys.readouterr().err
+
+
+def test_what_a_long_part_has_so_far_is_kept(monkeypatch, tmp_path) -> None:
+    def run(folder: pathlib.Path, *, quick: bool):
+        report = measuring.Report("scan")
+        for size in (32, 64):
+            report.add(f"{size} nodes", "ping", [1.0])
+            yield report
+        raise measuring.CouldNotRun("128 nodes did not start")
+
+    monkeypatch.setitem(sys.modules, "long_part", types.SimpleNamespace(run=run, PEERS={}))
+    monkeypatch.setitem(bench.PARTS, "scan", ("long_part", "run"))
+    with pytest.raises(measuring.CouldNotRun):
+        bench.write("scan", tmp_path, quick=True)
+    kept = json.loads((tmp_path / "scan.json").read_text())
+    assert [figure["case"] for figure in kept["figures"]] == ["32 nodes", "64 nodes"]
+
+
+def test_what_does_not_fit_into_the_time_is_left_out_and_said() -> None:
+    now = [0.0]
+    budget = fleet.Budget(100.0, lambda: now[0])
+    assert budget.lacks("relaunch", 32) == "", "nothing is known of it yet"
+    budget.took("relaunch", 32, 30.0)
+    now[0] = 40.0
+    assert budget.lacks("relaunch", 64) == ""
+    now[0] = 41.0
+    assert budget.lacks("relaunch", 64) == "it would have taken 60 s of the 59 s that were left"
+    assert budget.lacks("drift", 64) == ""
+
+
+def test_a_slope_is_that_of_the_sizes_that_were_measured() -> None:
+    report = measuring.Report("fleet-large")
+    for case, subject, seconds in (("32 nodes", fleet.OURS, 100.0), ("64 nodes", fleet.OURS, 164.0),
+                                   ("32 nodes", fleet.DRIFT, 10.0), ("128 nodes", fleet.DRIFT, 58.0),
+                                   ("32 nodes", fleet.PLAYBOOK, 10.0)):  # fmt: skip
+        report.add(case, subject, [seconds])
+        fleet.slopes(report, fleet.LARGE)
+    found = {figure.case: (figure.subject, figure.median) for figure in report.figures if "further" in figure.case}
+    assert found == {
+        "each further node, from 32 to 64": (fleet.OURS, 2.0),
+        "each further node, from 32 to 128": (fleet.DRIFT, 0.5),
+    }
 
 
 def test_the_relay_counts_questions_and_bytes() -> None:
