@@ -8,7 +8,7 @@ NOX := .venv/bin/nox
 SESSIONS := sanity molecule unit unit-oldest lint docs dist
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ci test-slow simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet clean
+.PHONY: help setup demo test test-ci test-slow simulator molecule-slow test-playbooks test-faults test-fleet test-lxc test-lxc-launch lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ test-slow: setup ## simulator, molecule-slow, test-faults, test-lxc and test-lxc
 test-ci: setup ## what CI runs after test: test-faults, molecule-slow and test-lxc, one after the other (root)
 	@.venv/bin/python tests/tooling/run_sessions.py --one-by-one test-faults molecule-slow test-lxc
 
-simulator molecule-slow test-playbooks test-faults test-lxc test-lxc-launch: setup
+simulator molecule-slow test-playbooks test-faults test-fleet test-lxc test-lxc-launch: setup
 	@.venv/bin/python tests/tooling/run_sessions.py $@
 
 lint docs role-docs unit unit-oldest sanity molecule dist bench bench-fleet: setup
@@ -40,6 +40,7 @@ simulator: ## the simulated node against the recordings
 molecule-slow: ## the scenarios in molecule/ that take long
 test-playbooks: ## the playbooks as a whole on simulated nodes (slow)
 test-faults: ## planted faults, and what must not happen then (slow)
+test-fleet: ## slices of a fleet through ansible-runner
 test-lxc: ## release on a played Proxmox host: real LXC, systemd, sshd (root)
 test-lxc-launch: ## launch and drift on that host (root)
 lint: ## ruff, mypy, yamllint, ansible-lint
@@ -51,7 +52,7 @@ sanity: ## ansible-test sanity with every Python found
 molecule: ## the other scenarios in molecule/
 dist: ## build, install and load the archive
 bench: ## measure against peers, write docs/benchmarks.md (15 minutes)
-bench-fleet: ## the same for 32, 64 and 128 nodes (about an hour)
+bench-fleet: ## the same for 32, 64 and 128 nodes (forty minutes at most)
 
 clean: ## remove everything that these targets made
 	rm -rf .venv .nox .demo .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/output
