@@ -11,6 +11,7 @@ We ourselves and our ancestors never do.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -19,6 +20,7 @@ import typing as t
 from contexts import process_stat
 
 VARIABLE = "CLEANSLATE_SIMULATED_NODE"
+KEEPER = ".keeper"
 
 
 class Process(t.NamedTuple):
@@ -58,9 +60,30 @@ def node_is_there(node: str) -> bool:
     return os.path.exists(os.path.join(node, ".simulated-node"))
 
 
+def keep(node: str, keeper: int | None) -> None:
+    """Note for whom the node is there. Without a keeper it stays until somebody destroys it."""
+    path = os.path.join(node, KEEPER)
+    stat = None if keeper is None else process_stat(keeper)
+    if stat is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return
+    with open(path, "w", encoding="ascii") as handle:
+        handle.write(f"{keeper} {stat[2]}")
+
+
+def is_wanted(node: str) -> bool:
+    """Whether the node's folder is there, and its keeper, if it has one, still lives."""
+    words = _read(os.path.join(node, KEEPER)).split()
+    if not node_is_there(node) or len(words) != 2:
+        return node_is_there(node)
+    stat = process_stat(int(words[0]))
+    return stat is not None and stat[2] == int(words[1])
+
+
 def rest(node: str) -> t.NoReturn:
-    """Do nothing until the node's folder is removed: even then nobody is left behind."""
-    while node_is_there(node):
+    """Do nothing while the node is wanted: even a run that was killed leaves nobody behind."""
+    while is_wanted(node):
         time.sleep(2)
     os._exit(0)
 

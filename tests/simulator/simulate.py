@@ -41,6 +41,15 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument("--python", default=nodes.default_python(), help="interpreter of all the node's programs")
     create.add_argument("--port", type=int, help="the server's port (default: a free one, kept in node.json)")
 
+    keeper = os.environ.get("CLEANSLATE_SIMULATED_KEEPER")
+    create.add_argument(
+        "--keeper",
+        type=int,
+        metavar="PID",
+        default=keeper and int(keeper),
+        help="the node's processes end when this process has (default: $CLEANSLATE_SIMULATED_KEEPER)",
+    )
+
     start = command("start-server", "Start a server by hand: detached, own session, no unit.")
     start.add_argument("--config", help="config file; default: a small one written to NODE/by-hand.yaml")
     start.add_argument("--wait", choices=("forked", "loaded", "ready"), default="forked")
@@ -137,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
             node, gpus=options.gpus, memory_mib=options.memory_mib, name=options.name, port=options.port,
             python=os.path.abspath(options.python),
         )  # fmt: skip
+        processes.keep(node, options.keeper)
         print(f"node {node}: {len(about['gpus'])} GPUs, server port {about['port']}")
     elif options.command == "start-server":
         nodes.read(node)

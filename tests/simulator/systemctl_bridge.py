@@ -153,8 +153,10 @@ class Bridge:
             with open(os.path.join(self.jobs, unit), "w", encoding="ascii") as handle:
                 handle.write(f"{request.verb} {os.getpid()} {stat[2] if stat else 0} {main}")
             if request.verb != "stop":
+                # What the unit's processes find in their environment is what show says.
+                os.environ["INVOCATION_ID"] = os.urandom(16).hex()
                 with open(os.path.join(self.jobs, unit + ".invocation"), "w", encoding="ascii") as handle:
-                    handle.write(os.urandom(16).hex())
+                    handle.write(os.environ["INVOCATION_ID"])
         try:
             return self.run_tool([*request.passed, request.verb, *request.units])
         finally:

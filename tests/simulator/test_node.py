@@ -251,6 +251,31 @@ def test_stop_ends_every_kind_of_process_and_nobody_else(node):
     assert node.used() == [0] * 8
 
 
+def test_the_processes_of_a_node_end_with_whoever_it_was_made_for(tmp_path):
+    """A run that was killed leaves no server behind, whatever its node's folder still holds."""
+    folder = str(tmp_path / "kept")
+    keeper = subprocess.Popen(["sleep", "600"])
+    try:
+        made = command("create", folder, env={**os.environ, "CLEANSLATE_SIMULATED_KEEPER": str(keeper.pid)})
+        assert made.returncode == 0, made.stderr
+        holder = int(command("hold", folder, "--gpu", "1", "--ignore-term").stdout)
+        launcher = int(command("start-server", folder, "--wait", "loaded").stdout)
+        everyone = {process.pid for process in processes.belonging(folder)}
+        assert {holder, launcher} < everyone
+        assert processes.is_wanted(folder)
+        keeper.kill()
+        keeper.wait()
+        assert not processes.is_wanted(folder)
+        assert until(lambda: all(gone(pid) for pid in everyone)), processes.belonging(folder)
+        assert os.path.exists(os.path.join(folder, "node.json")), "what was seen can still be read"
+        # Made anew for nobody in particular, it stays.
+        assert command("create", folder).returncode == 0
+        assert processes.is_wanted(folder)
+    finally:
+        keeper.kill()
+        command("destroy", folder)
+
+
 def test_stop_finds_a_holder_that_nothing_but_its_hold_gives_away(node):
     code = "import sys, time; handle = open(sys.argv[1], 'r+b'); print('open', flush=True); time.sleep(60)"
     argv = [sys.executable, "-c", code, node.path + "/dev/nvidia0"]

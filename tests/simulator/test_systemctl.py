@@ -72,6 +72,8 @@ def test_the_life_of_a_unit(node):
     first = unit.do("show", "sglang", "-p", "MainPID", "-p", "InvocationID", "--value").split()
     assert until(lambda: "fired up" in unit.log())
     assert int(first[0]) == node.processes()["launcher"][0].pid
+    environment = pathlib.Path(f"/proc/{first[0]}/environ").read_bytes().split(b"\0")
+    assert f"INVOCATION_ID={first[1]}".encode() in environment
     unit.do("restart", "sglang")
     second = unit.do("show", "--property=MainPID,InvocationID", "--value", "sglang").split()
     assert len(second) == 2

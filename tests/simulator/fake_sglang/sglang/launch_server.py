@@ -195,7 +195,7 @@ class Launcher:
 
     def look_after_workers(self, loading: bool) -> None:
         """SGLang's subprocess watchdog: an exit code other than 0 of a child is a crash."""
-        if not processes.node_is_there(self.node):
+        if not processes.is_wanted(self.node):
             self.kill_tree()
         for worker in list(self.below):
             try:
