@@ -25,9 +25,7 @@ def _fail(message: str) -> t.NoReturn:
     raise AnsibleFilterError(f"sglang_profile: {message}")
 
 
-def _canonical_args(profile: str, args: t.Any) -> dict[str, t.Any]:
-    if not isinstance(args, t.Mapping):
-        _fail(f"profile {profile!r}: args must be a mapping of SGLang option to value, not {type(args).__name__}")
+def _canonical_args(profile: str, args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     result: dict[str, t.Any] = {}
     for key, value in args.items():
         name = str(key).replace("_", "-").removeprefix("--")
@@ -104,6 +102,12 @@ def _checked(profiles: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
         for field in ("inherit", "description"):
             if not isinstance(profile.get(field) or "", str):
                 _fail(f"profile {name!r}: {field} must be text, not {type(profile[field]).__name__}")
+        for field, meaning in (("args", "SGLang option to value"), ("env", "variable to value")):
+            if not isinstance(profile.get(field) or {}, t.Mapping):
+                _fail(f"profile {name!r}: {field} must be a mapping of {meaning}, not {type(profile[field]).__name__}")
+        expect = profile.get("expect") or []
+        if not isinstance(expect, (list, tuple)) or not all(isinstance(one, t.Mapping) for one in expect):
+            _fail(f"profile {name!r}: expect must be a list of mappings, each with a query and a comparison")
         by_name[name] = profile
     return by_name
 
@@ -189,6 +193,15 @@ def sglang_profile(profiles: t.Any, name: t.Any, tp_size: t.Any = 8, environment
     }
 
 
+def wrong_profiles(profiles: t.Any) -> list[str]:
+    """What is wrong with the shape of the profiles, launched or not, as a sentence that names the profile."""
+    try:
+        _checked(profiles)
+    except AnsibleFilterError as error:
+        return [f"{error.message.removeprefix('sglang_profile: ')}."]
+    return []
+
+
 class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"sglang_profile": sglang_profile}
+        return {"sglang_profile": sglang_profile, "wrong_profiles": wrong_profiles}

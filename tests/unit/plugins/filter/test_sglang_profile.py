@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.cleanslate.gpu.plugins.filter.sglang_profile import sglang_profile
+from ansible_collections.cleanslate.gpu.plugins.filter.sglang_profile import sglang_profile, wrong_profiles
 
 BASE = {"name": "plain", "args": {"model": "/m", "tp": 8, "port": 31000}, "env": {"A": 1}, "api_key": "k"}
 
@@ -79,7 +79,7 @@ def test_gpus_of_one_node(args: dict[str, object], gpus: int) -> None:
         ([{"name": "a", "args": ["x"]}], "a", "args must be a mapping"),
         ([{"name": "a", "args": {"model": "/m", "x": "a\nb"}}], "a", "profile 'a', args: x contains a newline"),
         ([{"name": "a", "args": {"model": "/m", "x": [["b"]]}}], "a", "profile 'a', args: x is a list that holds"),
-        ([{"name": "a", "args": {"model": "/m"}, "env": ["A=1"]}], "a", "profile 'a', env must be a mapping"),
+        ([{"name": "a", "args": {"model": "/m"}, "env": ["A=1"]}], "a", "profile 'a': env must be a mapping"),
         (
             [{"name": "a", "args": {"model": "/m"}, "env": {"A B": 1}}],
             "a",
@@ -145,3 +145,32 @@ def test_a_password_among_the_arguments_is_refused_and_not_shown() -> None:
     with pytest.raises(AnsibleFilterError, match="ssl-keyfile-password is a secret") as refused:
         sglang_profile([{**BASE, "args": args}], BASE["name"])
     assert "Zq9" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("args", ["tp-size=8"], "args must be a mapping of SGLang option to value, not list"),
+        ("args", "--tp-size 8", "args must be a mapping of SGLang option to value, not str"),
+        ("env", ["A=1"], "env must be a mapping of variable to value, not list"),
+        ("expect", {"query": "models"}, "expect must be a list of mappings"),
+        ("expect", ["models"], "expect must be a list of mappings"),
+        ("inherit", ["plain"], "inherit must be text, not list"),
+        ("enviroment", {}, "has unknown fields enviroment"),
+    ],
+)
+def test_a_field_of_another_type_is_told_with_its_profile_whichever_is_launched(
+    field: str, value: object, says: str
+) -> None:
+    profiles = [BASE, {"name": "other", "args": {"model-path": "/m"}, field: value}]
+    (sentence,) = wrong_profiles(profiles)
+    assert "profile 'other'" in sentence
+    assert says in sentence
+    with pytest.raises(AnsibleFilterError, match="profile 'other'"):
+        sglang_profile(profiles, BASE["name"])
+
+
+def test_the_list_of_profiles_itself_may_be_none() -> None:
+    assert wrong_profiles([]) == wrong_profiles([BASE]) == []
+    assert "sglang_server_profiles must be a list" in wrong_profiles({"kimi": BASE})[0]
+    assert "entry 2 of sglang_server_profiles is a str" in wrong_profiles([BASE, "kimi"])[0]
