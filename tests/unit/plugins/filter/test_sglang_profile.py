@@ -155,6 +155,7 @@ def test_a_password_among_the_arguments_is_refused_and_not_shown() -> None:
         ("env", ["A=1"], "env must be a mapping of variable to value, not list"),
         ("expect", {"query": "models"}, "expect must be a list of mappings"),
         ("expect", ["models"], "expect must be a list of mappings"),
+        ("expect", 5, "expect must be a list of mappings"),
         ("inherit", ["plain"], "inherit must be text, not list"),
         ("enviroment", {}, "has unknown fields enviroment"),
     ],

@@ -291,6 +291,14 @@ def test_a_line_that_is_no_process_row_is_a_problem(line):
     assert (listed.rows, len(listed.problems)) == ((), 1)
 
 
+def test_a_process_cannot_name_itself_into_a_row_about_another_one():
+    """Should a newline be printed as it is: a row has four commas, and in names nvidia-smi prints none (apps-odd-names)."""
+    name = f"x, 100\n{UUIDS[1]}, 00000000:43:00.0, 4711, victim".replace(",", "?")
+    listed = parse_processes(f"{UUIDS[0]}, 00000000:1B:00.0, 31871, {name}, 12\n", "")
+    assert listed.rows == ()
+    assert len(listed.problems) == 2, "what such a list leaves out is not known to be nobody"
+
+
 def test_what_the_process_query_writes_on_stderr_is_a_problem():
     assert len(parse_processes("", "oops\n").problems) == 1
 
