@@ -292,7 +292,7 @@ def test_a_line_that_is_no_process_row_is_a_problem(line):
 
 
 def test_a_process_cannot_name_itself_into_a_row_about_another_one():
-    """Should a newline be printed as it is: a row has four commas, and in names nvidia-smi prints none (apps-odd-names)."""
+    """A row has four commas, and in names nvidia-smi prints none (apps-odd-names), were a newline printed as it is."""
     name = f"x, 100\n{UUIDS[1]}, 00000000:43:00.0, 4711, victim".replace(",", "?")
     listed = parse_processes(f"{UUIDS[0]}, 00000000:1B:00.0, 31871, {name}, 12\n", "")
     assert listed.rows == ()
