@@ -54,6 +54,7 @@ def _can_mount() -> bool:
 NEEDS: dict[str, t.Callable[[], bool]] = {
     "root": lambda: os.geteuid() == 0,
     "mounts": _can_mount,  # in a mount namespace of one's own
+    "every break": lambda: bool(os.environ.get("CLEANSLATE_EVERY_BREAK")),  # what nearly repeats another row
 }
 
 

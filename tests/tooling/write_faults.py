@@ -46,8 +46,9 @@ verdict only. In every row besides, a process that has nothing to do with it mus
 `nvidia-smi` must have been asked questions only, and no file of the node may have changed.
 
 {total} rows, and {recorded} of recorded states of nvidia-smi. Those that need something (device nodes and control
-groups need root) are listed as not run where that is missing, never as passed. "as in" names a tool that has or had
-the defect.
+groups need root) are listed as not run where that is missing, never as passed. `every break` is the variable
+CLEANSLATE_EVERY_BREAK: those rows end a run at a step at which the node is in a state that other rows have too, take
+half an hour together, and are not run without it. "as in" names a tool that has or had the defect.
 
 That the rows prove something is tested as well: guards are taken out of a copy of the core, and rows have to fail.
 """

@@ -20,6 +20,7 @@ from release_faults import ROWS
 from sabotage import sabotaged
 
 CORE = "plugins/module_utils"
+pytestmark = pytest.mark.xdist_group("device nodes")
 
 
 @dataclasses.dataclass(frozen=True)

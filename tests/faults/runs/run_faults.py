@@ -10,11 +10,13 @@ import beside_rows
 import broken_rows
 import clock_rows
 import disk_rows
+import drift_rows
 import state_rows
 from run_row import RunFault
 
 ROWS: tuple[RunFault, ...] = (
     *broken_rows.ROWS,
+    *drift_rows.ROWS,
     *beside_rows.ROWS,
     *clock_rows.ROWS,
     *disk_rows.ROWS,

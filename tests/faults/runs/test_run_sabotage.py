@@ -14,8 +14,7 @@ import sys
 import typing as t
 
 import pytest
-from broken_rows import BEFORE_LEASE
-from broken_rows import ROWS as LOST_ROWS
+from broken_rows import ALONE, BEFORE_LEASE
 from broken_runs import VARIABLES, Plan, SmallNode
 from fault_rows import not_run
 from run_faults import ROWS
@@ -164,7 +163,7 @@ def test_lost_connection(sabotage: Sabotage | None, tmp_path: pathlib.Path) -> N
         )
         assert run.rc in (2, 4), str(run)
         said = [text for text in run.failures(node) if text.lstrip("'\"").startswith(f"{node.name}: ")]
-        as_it_should = any(all(piece in text for piece in LOST_ROWS[0].says) for text in said)
+        as_it_should = any(all(piece in text for piece in ALONE.says) for text in said)
         assert as_it_should is (sabotage is None), str(run)
         assert run.verbs(node, "start") == []
     finally:

@@ -61,7 +61,9 @@ def simulate(*words: str | os.PathLike[str], check: bool = True) -> str:
 
 
 class Node:
-    """One simulated node."""
+    """One simulated node. variables: of its own in the inventory."""
+
+    variables: t.Mapping[str, t.Any] = {}
 
     def __init__(
         self, folder: pathlib.Path, server: t.Mapping[str, t.Any] | None = None, *, gpus: int = 8, **scenario: t.Any
@@ -214,6 +216,7 @@ class Playbooks:
                 "gpu_idle_timeout": 20,
                 "sglang_server_settle": 0,
                 **variables,
+                **node.variables,
             }
             for node in nodes
         }

@@ -7,9 +7,12 @@ once every host is where it was to be."""
 
 from __future__ import annotations
 
+import collections
+import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import typing as t
 
@@ -25,6 +28,26 @@ description:
 author:
   - cleanslate.gpu contributors (@cleanslate-gpu)
 """
+# What never leaves the controller.
+HERE = (
+    "assert",
+    "debug",
+    "fail",
+    "include_role",
+    "include_tasks",
+    "meta",
+    "set_fact",
+    "set_stats",
+    "validate_argument_spec",
+)
+# What a run changes on a node, and where that stands.
+PARTS = {
+    "files": ("etc", "home/.config", "lib"),
+    "timer": ("run/timers",),
+    "wanted state": ("state/wanted.json",),
+    "drift's memory": ("state/drift.json",),
+    "record": ("record",),
+}
 
 
 def main_pid(node: pathlib.Path) -> int | None:
@@ -37,49 +60,76 @@ def main_pid(node: pathlib.Path) -> int | None:
     return None
 
 
+def digest(node: pathlib.Path, places: t.Sequence[str]) -> str:
+    said = hashlib.sha256()
+    for place in places:
+        top = node / place
+        for path in sorted([top, *top.rglob("*")]):
+            if path.is_file():
+                said.update(f"{path}\n".encode() + path.read_bytes())
+    return said.hexdigest()
+
+
 def look(node: pathlib.Path) -> dict[str, t.Any]:
     """What a controller that dies now leaves there."""
-    leases: list[t.Any] = []
+    found: list[dict[str, t.Any]] = []
     for path in node.glob("run/cleanslate/leases-*.json"):
-        leases = json.loads(path.read_text(encoding="utf-8"))["leases"]
-    timer = node / "run" / "dead-man"
+        found.append(json.loads(path.read_text(encoding="utf-8")))
     return {
-        "leases": leases,
-        "timer": timer.read_text(encoding="utf-8").splitlines()[0] if timer.exists() else "",
+        "leases": [lease for file in found for lease in file["leases"]],
+        "starting": [marker["node"] for file in found for marker in file.get("starting", [])],
+        "timer": "".join(path.read_text(encoding="utf-8") for path in sorted((node / "run" / "timers").iterdir())),
         "main_pid": main_pid(node),
+        "parts": {part: digest(node, places) for part, places in PARTS.items()},
     }
 
 
 class Plan:
-    """hosts: name to {"node": folder, "before": the task, "do": "hold" or "lose"}. play: its name. end: the task
-    that each host comes to when its rescue and always have run. log: where every moment is written."""
+    """hosts: name to {"node": folder, "before": the task, "nth": of that name, "do": "hold" or "lose", "lost": the file
+    that cuts a host off}. play: its name. end: the task that each host comes to when its rescue and always have run.
+    log: where every moment is written."""
 
     def __init__(self, path: str) -> None:
         self.told: dict[str, t.Any] = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         self.play = ""
         self.waiting = set(self.told["hosts"])
+        self.seen: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    @staticmethod
+    def name(task: str) -> str:
+        """Without its role, and without hosts: what is rendered for one host may stand there when the next comes."""
+        return re.sub(r"\bpve\d+\b", "GPU HOST", re.sub(r"\bnode\d+\b", "NODE", task.rpartition(" : ")[2]))
 
     def meet(self, host: str, task: str) -> bool:
         """A task is about to be queued for a host; whether it may be."""
         about = self.told["hosts"].get(host)
-        if about is None or self.play != self.told["play"]:
+        if about is None or self.play not in self.told["plays"]:
             return True
-        node = pathlib.Path(about["node"])
-        with open(self.told["log"], "a", encoding="utf-8") as log:
-            log.write(json.dumps({"host": host, "task": task, **look(node)}) + "\n")
-        if about["before"] and about["before"] in task and not about.get("done"):
-            about["done"] = True
+        name = self.name(task)
+        self.seen[host, name] += 1
+        nth = self.seen[host, name]
+        self._write({"host": host, "task": name, "nth": nth, **look(pathlib.Path(about["node"]))})
+        if (about["before"], about["nth"]) == (name, nth):
             if about["do"] == "hold":
                 self._arrived(host)
                 return False
-            (node / "lost").touch()
+            pathlib.Path(about["lost"]).touch()
         return True
 
-    def ended(self, host: str, task: str) -> None:
-        """A task has ended on a host, in whichever way."""
-        about = self.told["hosts"].get(host, {"do": "hold"})
-        if self.told["end"] in task and about["do"] != "hold":
+    def ended(self, host: str, task: str, where: str) -> None:
+        """A task has ended on a host, in whichever way. where: the host to which it went, if it went anywhere."""
+        about = self.told["hosts"].get(host)
+        if about is None or self.play not in self.told["plays"]:
+            return
+        name = self.name(task)
+        if where:
+            self._write({"host": host, "ran": name, "nth": self.seen[host, name], "where": where})
+        if self.told["end"] in name and about["do"] != "hold":
             self._arrived(host)
+
+    def _write(self, entry: dict[str, t.Any]) -> None:
+        with open(self.told["log"], "a", encoding="utf-8") as log:
+            log.write(json.dumps(entry) + "\n")
 
     def _arrived(self, host: str) -> None:
         self.waiting.discard(host)
@@ -105,8 +155,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
         StrategyBase._queue_task = queue_task
 
-    def _ended(self, result: t.Any) -> None:
-        self._plan.ended(result.host.get_name(), result.task.get_name())
+    def _ended(self, result: t.Any, ran: bool = True) -> None:
+        host, task = result.host.get_name(), result.task
+        to = result.result.get("_ansible_delegated_vars", {}).get("ansible_delegated_host") or host
+        goes = ran and task.action.rpartition(".")[2] not in HERE and to != "localhost"
+        self._plan.ended(host, task.get_name(), to if goes else "")
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
         self._ended(result)
@@ -115,7 +168,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._ended(result)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
-        self._ended(result)
+        self._ended(result, ran=False)
 
     def v2_runner_on_unreachable(self, result: t.Any) -> None:
         self._ended(result)
