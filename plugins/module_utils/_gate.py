@@ -167,7 +167,8 @@ class _Gate:
         self._cost = 0.0
 
     def pause(self) -> float:
-        """Until the next look: never more than half of the time goes into looking, and the last look is at the end."""
+        """Until the next look: never more than half of the time goes into asking nvidia-smi, and the last look is at
+        the end. Scans have an interval of their own."""
         left = self._options.timeout - (self._clock.monotonic() - self._began)
         pause = max(self._options.interval, self._cost)
         return min(pause, max(left, self._options.interval))
@@ -176,12 +177,12 @@ class _Gate:
         """One sample; the result where it ends the waiting."""
         began = self._clock.monotonic()
         look = self._look()
+        self._cost = self._clock.monotonic() - began
         judgement = judge(look, self._options.expectation, self._options.max_used_mib)
         self._looks += 1
         self._note_memory(judgement, look)
         self._scan_where_needed(look, judgement)
         now = self._clock.monotonic()
-        self._cost = now - began
         finding = assess(self._sample(look, judgement, now))
         self._good = self._good + 1 if finding.verdict == "idle" else 0
         if self._options.check_mode:

@@ -30,6 +30,9 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import 
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
 LONGEST_INTERVAL = 0.5  # ... and at most
+# After KILL nobody can refuse, and the driver takes a tenth of a second and more for each process that dies. Looking
+# meanwhile tells nothing, and asks nvidia-smi while the driver is busy.
+KILL_INTERVAL = 0.25
 # After the top of every tree has gone, the rest may be in the midst of their own clean exit: as long as one of them
 # ends in each such interval they are left to it, since a KILL in mid-release is how GPU memory survives (SGLang's own
 # remark). After that nobody is coming who would end them.
@@ -275,7 +278,9 @@ class _Run:
                 return
             if not last and looked and self._orphaned(rung):
                 return
-            ended = self._wait(min(interval, max(deadline - now, 0.0)))
+            killed = rung.kills and not looked
+            interval = max(interval, KILL_INTERVAL) if killed else interval
+            ended = self._wait(min(interval, max(deadline - now, 0.0)), together=killed)
             interval = FIRST_INTERVAL if ended else min(interval * 1.5, LONGEST_INTERVAL)
             # At most about half of the time goes into scanning, however many processes there are.
             interval = max(interval, self._now.seconds)
@@ -316,11 +321,19 @@ class _Run:
             self._signalled.append(Signalled(holder.pid, rung.signal, round(now - self._began, 3)))
             self._last_signal_at = now
 
-    def _wait(self, seconds: float) -> bool:
-        """Until one of those held on to has ended, or the time is over."""
-        # What a scan still shows of those that ended (a leader that nobody reaps) is not worth waking up for.
-        alive = [aim for aim in self._aims.values() if not aim.gone()]
-        return self._signaller.wait(alive, seconds)
+    def _wait(self, seconds: float, together: bool) -> bool:
+        """Until one of those held on to has ended (together: until all have), or the time is over. Whether one has."""
+        deadline = self._clock.monotonic() + seconds
+        ended = False
+        while True:
+            # What a scan still shows of those that ended (a leader that nobody reaps) is not worth waking up for.
+            alive = [aim for aim in self._aims.values() if not aim.gone()]
+            left = max(deadline - self._clock.monotonic(), 0.0)
+            if ended and (not together or not alive or left <= 0):
+                return True
+            if not self._signaller.wait(alive, left):
+                return ended
+            ended = True
 
     def _hopeless(self) -> bool:
         """Whether waiting changes nothing: all that is left refused our signals."""

@@ -93,6 +93,16 @@ def test_the_interval_adapts_to_what_a_look_costs(cost: float, interval: float, 
     assert node.clock.slept == [pytest.approx(expected)] * 5
 
 
+def test_what_a_scan_costs_does_not_delay_the_next_look() -> None:
+    def slow_scan(since: float) -> HolderScan:
+        node.clock.now += 1.5
+        return scan(holder(dying=True)) if since < 0.5 else scan()
+
+    node = Node([ok(0, 900), ok(0, 0)], slow_scan, cost=0.05)
+    assert node.wait(interval=0.1, killed_at=5000.0).passed
+    assert node.clock.slept == [pytest.approx(0.1)] * 2
+
+
 def test_zero_seen_at_the_timeout_gets_its_second_look() -> None:
     node = Node(lambda s: ok(0, 900 if s < 4.9 else 0), lambda s: scan(holder(dying=True)) if s < 4.9 else scan())
     assert node.wait(timeout=5.0).passed

@@ -112,6 +112,24 @@ def test_our_own_share_of_the_time_is_next_to_nothing() -> None:
     assert result.elapsed_s < 0.26 + 10 * SCAN_COST
 
 
+def test_the_killed_are_waited_for_together() -> None:
+    """Looks while the driver takes memory back tell nothing: one when all are gone, one that proves it."""
+    world = World(*(Fake(10 + place, term=None, kill=0.1 + 0.002 * place) for place in range(60)))
+    result = world.release([Rung("KILL", 180)])
+    assert result.verdict == "released"
+    assert len(result.signalled) == 60
+    assert world.scans == 3
+    assert result.elapsed_s < 0.1 + 0.002 * 60 + 5 * SCAN_COST
+
+
+def test_a_killed_process_that_does_not_end_is_looked_at_after_a_quarter_of_a_second() -> None:
+    world = World(Fake(10, term=None, kill=0.05), Fake(11, term=None, kill=3.0, dying_after_kill=True))
+    result = world.release([Rung("KILL", 180)])
+    assert result.verdict == "released"
+    assert 3.0 <= result.elapsed_s < 3.6
+    assert world.scans > 6
+
+
 def test_term_that_is_ignored_is_followed_by_kill_at_its_time() -> None:
     world = World(Fake(10, term=None))
     result = world.release()
