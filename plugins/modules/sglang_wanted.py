@@ -77,10 +77,25 @@ options:
       - The run, as in its record.
     type: str
     default: ''
+  proved_files:
+    description:
+      - The files of the unit with which the server was just proved to serve. They are kept for a rollback, as
+        M(cleanslate.gpu.sglang_unit_files) does with O(cleanslate.gpu.sglang_unit_files#module:state=proved), before
+        anything is written here. Only with O(outcome=ready).
+    type: list
+    elements: path
+    default: []
+  memory_path:
+    description:
+      - Forget what scheduled runs have noted about this unit in this file, as M(cleanslate.gpu.sglang_drift_memory)
+        does with O(cleanslate.gpu.sglang_drift_memory#module:state=reset), once the rest is written. Only with
+        O(outcome=ready).
+    type: path
   path:
     default: /var/lib/cleanslate/wanted.json
 seealso:
   - module: cleanslate.gpu.sglang_drift_memory
+  - module: cleanslate.gpu.sglang_unit_files
 """
 
 EXAMPLES = r"""
@@ -174,7 +189,8 @@ wanted:
     pause: null
 problem:
   description:
-    - What is wrong with the file, as a sentence, or null. With O(state=shown) it does not fail the module.
+    - What is wrong with the file, or with that of O(memory_path), as a sentence, or null. With O(state=shown) it does
+      not fail the module.
   returned: always
   type: str
   sample: null
@@ -184,9 +200,38 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _state_file, _wanted_state
+from ansible_collections.cleanslate.gpu.plugins.module_utils import (
+    _drift_memory_file,
+    _state_file,
+    _unit_files,
+    _wanted_state,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._wanted_state import Wanted, WantedRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_memory_file import MemoryRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_path
+from ansible_collections.cleanslate.gpu.plugins.module_utils._wanted_state import Wanted, WantedRequest, WantedResult
+
+
+def keep_proved(files: t.Sequence[str], check: bool) -> None:
+    """ValueError or UnitFileError with a sentence."""
+    for path in files:
+        check_path("proved_files", path)
+    if files and not check:
+        _unit_files.prove(files)
+
+
+def forget(path: str | None, unit: str, check: bool) -> str | None:
+    """Why what scheduled runs noted could not be forgotten."""
+    if path is None:
+        return None
+    found = _drift_memory_file.change(MemoryRequest("reset", unit), path, boot_id(), BootClock(), check=check)
+    return found.reason if found.failed else None
+
+
+def returned(found: WantedResult) -> dict[str, t.Any]:
+    return _state_file.returned(found, "wanted", Wanted.document, _wanted_state.lines)
 
 
 def main() -> None:
@@ -205,6 +250,8 @@ def main() -> None:
             "who": {"type": "str", "default": ""},
             "by": {"type": "str", "default": ""},
             "run_id": {"type": "str", "default": ""},
+            "proved_files": {"type": "list", "elements": "path", "default": []},
+            "memory_path": {"type": "path"},
             "path": {"type": "path", "default": "/var/lib/cleanslate/wanted.json"},
         },
         required_if=[("state", "paused", ("until", "reason"))],
@@ -219,10 +266,27 @@ def main() -> None:
         module.exit_json(changed=False, verdict="shown", reason=reason, wanted=document, problem=problem)
     options["until"] = options["until"] or ""
     options["profile"] = options["profile"] or None
+    proved, memory = options.pop("proved_files"), options.pop("memory_path")
+    before, _problem = _wanted_state.shown(path, options["unit"])
+    try:
+        if (proved or memory) and options["outcome"] != "ready":
+            raise ValueError(
+                f"proved_files and memory_path go with outcome=ready only, and it is {options['outcome']}."
+            )
+        if memory:
+            check_path("memory_path", memory)
+        keep_proved(proved, module.check_mode)
+    except (ValueError, _unit_files.UnitFileError) as error:
+        reason = f"{options['unit']}: {error} What was asked for was not kept."
+        found = WantedResult("refused", reason, failed=True, before=before, after=before)
+        module.fail_json(msg=reason, **returned(found))
     found = _wanted_state.write(WantedRequest(**options), path, SystemClock(), check=module.check_mode)
-    result = _state_file.returned(found, "wanted", Wanted.document, _wanted_state.lines)
+    result = returned(found)
     if found.failed:
         module.fail_json(msg=found.reason, **result)
+    result["problem"] = forget(memory, options["unit"], module.check_mode)
+    if result["problem"]:
+        module.fail_json(msg=f"{found.reason} That was kept, and then: {result['problem']}", **result)
     module.exit_json(**result)
 
 

@@ -26,6 +26,9 @@ def serving(make_shared_node, play) -> list[Node]:
         pytest.param({"gpu_release_lxc": [101]}, "gpu_release_host", id="lxc without host"),
         pytest.param({"sglang_server_profile": "kimi"}, "there is no profile 'kimi'", id="unknown profile"),
         pytest.param({"gpu_release_scope": "all"}, "gpu_release_allow_foreign", id="scope all by accident"),
+        pytest.param({"sglang_stop_drain": "soon"}, "sglang_stop_drain", id="another type"),
+        pytest.param({"gpu_drift_mode": "mend"}, "must be one of: report, remediate", id="none of the choices"),
+        pytest.param({"run_record_keep": 0}, "it must be at least 1", id="out of range"),
     ],
 )
 def test_variables(variables, said, serving, play) -> None:

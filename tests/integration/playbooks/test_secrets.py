@@ -128,6 +128,29 @@ def test_no_file_holds_a_key_but_the_configuration_and_the_servers_own_log(plant
     }
     assert holding["etc/sglang.yaml"] == 0o600
     assert set(holding) <= set(MAY_HOLD)
-    assert {mode for name, mode in holding.items() if name != "sglang.log"} == {0o600}
+    assert set(holding.values()) == {0o600}
     assert node.unit.exists()
     assert not holds(planted.result_file.read_text())
+
+
+@pytest.mark.parametrize(
+    "playbook",
+    ["drift", "history", "pause", "preflight", "relaunch", "release", "start", "status", "stop", "unlock"],
+)
+def test_no_playbook_puts_a_secret_into_the_environment_of_modules(
+    playbook: str, planted: Planted, play: Playbooks
+) -> None:
+    """Ansible would set it on the command line of every module."""
+    node = planted.node
+    before = node.snapshot()
+    secret = {"HF_TOKEN": KEYS["api_key"]}
+    with watch_command_lines() as watch:
+        run = play(
+            playbook, node, "-vvv", variables={"cleanslate_environment": secret}, pause_minutes=1, pause_reason="x"
+        )
+    assert run.rc != 0, str(run)
+    assert "cleanslate_environment: HF_TOKEN looks like a secret" in run.text, str(run)
+    assert not run.of(node), "it is found before the node is asked anything"
+    assert node.snapshot() == before
+    assert not watch.seen
+    assert not holds(run.out)

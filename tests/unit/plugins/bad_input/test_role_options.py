@@ -123,7 +123,15 @@ def test_a_role_begins_with_its_validation(role: str) -> None:
     text = (ROLES / role / "tasks" / "main.yml").read_text(encoding="utf-8")
     first = yaml.safe_load(text)[0]
     assert next(value for key, value in first.items() if key.startswith("ansible.builtin.i")) == "validate.yml"
-    assert "odd_options" in (ROLES / role / "tasks" / "validate.yml").read_text(encoding="utf-8")
+    validation = (ROLES / role / "tasks" / "validate.yml").read_text(encoding="utf-8")
+    variables = (ROLES / role / "vars" / "main.yml").read_text(encoding="utf-8")
+    assert "odd_options" in validation or (f"__{role}_wrong" in validation and "gpu.wrong_options" in variables)
+
+
+@pytest.mark.parametrize("role", [role for role in NAMES if role != "drift_schedule"])
+def test_the_playbooks_ask_every_role(role: str) -> None:
+    text = (ROLES.parent / "playbooks" / "tasks" / "validate.yml").read_text(encoding="utf-8")
+    assert f"__{role}_wrong" in text
 
 
 @pytest.fixture(scope="module")

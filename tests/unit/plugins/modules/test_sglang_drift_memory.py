@@ -52,6 +52,40 @@ def test_wanted(tmp_path: pathlib.Path) -> None:
     assert "Drift only reports" in corrupt["problem"]
 
 
+def test_what_serves_is_kept_and_what_was_suspected_is_forgotten(tmp_path: pathlib.Path) -> None:
+    unit, missing = tmp_path / "sglang.service", tmp_path / "sglang.yaml"
+    unit.write_text("[Service]")
+    memory = {"path": str(tmp_path / "state" / "drift.json")}
+    noted = run("sglang_drift_memory", tmp_path, state="noted", revision=0, key="hung", **memory)
+    assert noted["memory"]["suspicions"]
+    options = {"state": "serving", "profile": "kimi", "outcome": "ready", "proved_files": [str(unit), str(missing)],
+               "memory_path": memory["path"]}  # fmt: skip
+    would = run("sglang_wanted", tmp_path, **options, _ansible_check_mode=True)
+    assert (would["changed"], would.get("failed"), (tmp_path / "sglang.service.proved").exists()) == (True, None, False)
+
+    for changes, word in (
+        ({"outcome": "failed"}, "outcome=ready"),
+        ({"memory_path": "drift.json"}, "memory_path"),
+        ({"proved_files": ["sglang.service"]}, "proved_files"),
+        ({"proved_files": [str(tmp_path / "state")]}, str(tmp_path / "state")),
+    ):
+        refused = run("sglang_wanted", tmp_path, **{**options, **changes})
+        assert (refused["failed"], refused["verdict"], set(refused) - RESULT) == (True, "refused", WANTED), changes
+        assert word in refused["msg"]
+        assert not (tmp_path / "state" / "sglang_wanted.json").exists()
+    assert run("sglang_drift_memory", tmp_path, state="shown", **memory)["memory"] == noted["memory"]
+
+    written = run("sglang_wanted", tmp_path, **options)
+    assert (written["verdict"], written["problem"]) == ("written", None)
+    assert (tmp_path / "sglang.service.proved").read_text() == "[Service]"
+    assert run("sglang_drift_memory", tmp_path, state="shown", **memory)["memory"]["suspicions"] == []
+
+    told = run("sglang_wanted", tmp_path, **{**options, "profile": "other", "memory_path": str(unit / "drift.json")})
+    assert (told["failed"], told["wanted"]["profile"]) == (True, "other")
+    assert told["problem"] in told["msg"]
+    assert str(unit) in told["problem"]
+
+
 def test_memory(tmp_path: pathlib.Path) -> None:
     def memory(state: str, **options: t.Any) -> dict[str, t.Any]:
         return run("sglang_drift_memory", tmp_path, state=state, **options)
