@@ -26,6 +26,7 @@ import importlib.machinery
 import os
 import pathlib
 import select
+import shutil
 import signal
 import sys
 import time
@@ -38,6 +39,7 @@ import pytest
 Outcome = t.Literal["killed", "timeout", "survived"]
 Broken = tuple[int, str]  # the line, and the whole source
 _SLACK = 1.0  # seconds of processor time beyond four times what the tests take without a mutant
+_IMPORT = 5.0  # and what importing everything again may take
 _ASLEEP = 5.0  # seconds in which nobody does anything, beyond three times what the tests take
 _QUIET = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-o", "pythonpath=", "-o", "addopts=")
 
@@ -155,7 +157,7 @@ class Judge:
                 break
             differ = in_functions(self.source, mutated, self.path)
             if differ is None:
-                took = sum(one.seconds for one in everything)
+                took = sum(one.seconds for one in everything) + _IMPORT
                 outcome, dummy = self._child(functools.partial(self._all_again, session, mutated), took)
             else:
                 chosen = coverage.who_comes_by(everything, coverage.lines_of(statements, differ, line))
@@ -196,6 +198,8 @@ class Judge:
         os.close(ended)
         _end_others()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        shutil.rmtree(os.environ["PYTEST_DEBUG_TEMPROOT"], ignore_errors=True)
+        os.makedirs(os.environ["PYTEST_DEBUG_TEMPROOT"])
         with os.fdopen(reading, "rb") as file:
             os.set_blocking(file.fileno(), False)  # whoever escaped the group may hold the other end
             failed_one = file.read() or b""
@@ -323,6 +327,9 @@ def _serve(place: pathlib.Path, tests: list[str], plugin: Judge, log: pathlib.Pa
             os.dup2(file.fileno(), 2)
         sys.path.insert(0, str(place.parents[2]))
         os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(place.parents[2])
+        # pytest looks through what earlier runs left, which every child would do anew.
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(place.parents[2] / "temporary")
+        os.makedirs(os.environ["PYTEST_DEBUG_TEMPROOT"], exist_ok=True)
         code = int(pytest.main([*_QUIET, "--import-mode=importlib", *tests], plugins=[plugin]))
     finally:
         with contextlib.suppress(Exception):
