@@ -223,7 +223,9 @@ def release_gpus(
         clock=world.clock,
         signaller=KernelSignaller(world.clock, proc_root=request.proc_root),
         kinship=ProcKinship(request.proc_root),
-        managers=NodeManagers(world.runner, request.scope, systemd=world.systemd, timeout=stop_timeout),
+        managers=NodeManagers(
+            world.runner, request.scope, systemd=world.systemd, timeout=stop_timeout, proc_root=request.proc_root
+        ),
         used_mib=world.used_mib,
     )
     gate_result = None

@@ -26,7 +26,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Managers, Order
 from ansible_collections.cleanslate.gpu.plugins.module_utils._respawning import Respawning
 from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import SHRINK_WINDOW, Shrinking
-from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Aim, Signaller
+from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Aim, Signaller, wait_for_ends
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
 LONGEST_INTERVAL = 0.5  # ... and at most
@@ -237,14 +237,15 @@ class _Run:
                 self._last_signal_at = self._clock.monotonic()
                 continue
             said = f"{order.name} could not be stopped through its manager: {outcome.message}"
-            if order.restarts:
+            if order.restarts or (order.spared and not outcome.later):
                 self._look()
+                why = "it would be started again" if order.restarts else "others depend on it"
                 raise _Ended(
                     "survivors",
-                    f"{said}. Nothing was signalled, since it would be started again: stop it by hand, then "
-                    "release again",
+                    f"{said}. Nothing was signalled, since {why}: stop it by hand, then release again",
                 )
-            self._notes.append(said + "; nothing starts it again, so it was signalled instead")
+            instead = "" if order.spared else "; nothing starts it again, so it was signalled instead"
+            self._notes.append(said + instead)
         self._look()
         if not self._now.complete:
             raise _Ended("incomplete", rules.unreadable_message(self._now, nothing_done=True))
@@ -280,7 +281,8 @@ class _Run:
                 return
             killed = rung.kills and not looked
             interval = max(interval, KILL_INTERVAL) if killed else interval
-            ended = self._wait(min(interval, max(deadline - now, 0.0)), together=killed)
+            seconds = min(interval, max(deadline - now, 0.0))
+            ended = wait_for_ends(self._signaller, self._aims.values(), seconds, self._clock, together=killed)
             interval = FIRST_INTERVAL if ended else min(interval * 1.5, LONGEST_INTERVAL)
             # At most about half of the time goes into scanning, however many processes there are.
             interval = max(interval, self._now.seconds)
@@ -320,20 +322,6 @@ class _Run:
             self._sent.setdefault(key, set()).add(rung.signal)
             self._signalled.append(Signalled(holder.pid, rung.signal, round(now - self._began, 3)))
             self._last_signal_at = now
-
-    def _wait(self, seconds: float, together: bool) -> bool:
-        """Until one of those held on to has ended (together: until all have), or the time is over. Whether one has."""
-        deadline = self._clock.monotonic() + seconds
-        ended = False
-        while True:
-            # What a scan still shows of those that ended (a leader that nobody reaps) is not worth waking up for.
-            alive = [aim for aim in self._aims.values() if not aim.gone()]
-            left = max(deadline - self._clock.monotonic(), 0.0)
-            if ended and (not together or not alive or left <= 0):
-                return True
-            if not self._signaller.wait(alive, left):
-                return ended
-            ended = True
 
     def _hopeless(self) -> bool:
         """Whether waiting changes nothing: all that is left refused our signals."""

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandResult, Runner
 from ansible_collections.cleanslate.gpu.plugins.module_utils._dispositions import KNOWN_PROGRAMS, executable_name
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Scope
+from ansible_collections.cleanslate.gpu.plugins.module_utils._mps import CONTROL, QUIT_TIMEOUT, is_mps, ways_to_quit
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import (
     Systemd,
     is_ended,
@@ -25,20 +26,21 @@ OrderKind = t.Literal["unit", "container", "mps", "nobody"]
 
 CONTAINER_TOOLS = ("docker", "podman")
 QUERY_TIMEOUT = 30.0  # seconds for a question to a container engine
-MPS_TIMEOUT = 15.0  # seconds: with clients left it ends after them, so there is no point in waiting for it here
 # Units that group processes without having started them: stopping one would end a login session, or a whole slice.
 _STOPPABLE_SUFFIXES = (".service",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Something to be asked of a manager. restarts: it would start what was killed again."""
+    """Something to be asked of a manager. restarts: it would start what was killed again. spared: what it manages is
+    never signalled instead."""
 
     kind: OrderKind
     name: str
     argv: tuple[str, ...]
     pids: tuple[int, ...]
     restarts: bool = True
+    spared: bool = False
     problem: str | None = None  # why there is nobody to ask
 
     def describe(self) -> str:
@@ -47,11 +49,12 @@ class Order:
 
 @dataclasses.dataclass(frozen=True)
 class OrderOutcome:
-    """What came of it. message is empty where it worked."""
+    """What came of it. message is empty where it worked. later: it was told, and ends after its clients."""
 
     order: Order
     ok: bool
     message: str = ""
+    later: bool = False
 
 
 class Managers(t.Protocol):
@@ -76,12 +79,14 @@ class NodeManagers:
         systemd: Systemd | None = None,
         timeout: float = 180.0,
         grace: float = 15.0,
+        proc_root: str = "/proc",
     ) -> None:
         self._runner = runner
         self._scope = scope
         self._systemd = systemd or Systemd(runner)
         self._timeout = timeout
         self._grace = grace
+        self._proc_root = proc_root
 
     def spares(self, holder: Holder) -> bool:
         """A protected process that a person released, and MPS in any case."""
@@ -117,7 +122,12 @@ class NodeManagers:
             ok = is_ended(answer) or (not answer and _worked(result))
             state = f"; the unit is {answer.get('ActiveState', 'in an unknown state')}"
             return OrderOutcome(order, ok, "" if ok else what_it_said(result) + state)
-        result = self._runner(order.argv, MPS_TIMEOUT if order.kind == "mps" else self._timeout)
+        if order.kind == "mps":
+            result = self._runner(order.argv, QUIT_TIMEOUT)
+            if result.timed_out:
+                return OrderOutcome(order, False, "it was told to quit, and ends after its clients", later=True)
+        else:
+            result = self._runner(order.argv, self._timeout)
         return OrderOutcome(order, _worked(result), "" if _worked(result) else what_it_said(result))
 
     def _named(self, holder: Holder) -> bool:
@@ -189,13 +199,11 @@ class NodeManagers:
         return Order("nobody", f"container {name}", (*tools[:1], "stop", name), pids, problem=problem)
 
     def _protected_orders(self, released: t.Sequence[Holder]) -> list[Order]:
-        orders = []
-        mps = [holder for holder in released if is_mps(holder)]
-        if mps:
-            argv = ("sh", "-c", "echo quit | nvidia-cuda-mps-control")
+        orders: list[Order] = []
+        for way in ways_to_quit([holder for holder in released if is_mps(holder)], self._proc_root):
+            kind: OrderKind = "mps" if way.problem is None else "nobody"
             # Nothing starts it again, and while it has clients it only ends after them.
-            pids = tuple(holder.pid for holder in mps)
-            orders.append(Order("mps", "nvidia-cuda-mps-control", argv, pids, restarts=False))
+            orders.append(Order(kind, CONTROL, way.argv, way.pids, restarts=False, spared=True, problem=way.problem))
         units: dict[str, list[int]] = {}
         for holder in released:
             if is_mps(holder):
@@ -209,12 +217,6 @@ class NodeManagers:
             Order("unit", unit, self._systemd.argv("stop", unit), tuple(pids)) for unit, pids in units.items()
         )
         return orders
-
-
-def is_mps(holder: Holder) -> bool:
-    """MPS control or server: killing the server can take its other clients with it."""
-    name = holder.comm if holder.exe is None else holder.program or ""
-    return name.startswith("nvidia-cuda-mps")
 
 
 def _worked(result: CommandResult) -> bool:

@@ -58,6 +58,23 @@ class Signaller(t.Protocol):
         """Wait until one of them has ended (True), at most so many seconds."""
 
 
+def wait_for_ends(
+    signaller: Signaller, aims: t.Collection[Aim], seconds: float, clock: Clock, *, together: bool
+) -> bool:
+    """Until one of them has ended (together: until all have), or the time is over. Whether one has."""
+    deadline = clock.monotonic() + seconds
+    ended = False
+    while True:
+        # What a scan still shows of those that ended (a leader that nobody reaps) is not worth waking up for.
+        alive = [aim for aim in aims if not aim.gone()]
+        left = max(deadline - clock.monotonic(), 0.0)
+        if ended and (not together or not alive or left <= 0):
+            return True
+        if not signaller.wait(alive, left):
+            return ended
+        ended = True
+
+
 def start_time_of(pid: int, proc_root: str = "/proc") -> int | None:
     """Field 22 of /proc/PID/stat, None where there is no such process. The name in it may hold anything."""
     try:

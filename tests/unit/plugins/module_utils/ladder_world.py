@@ -71,6 +71,7 @@ class World:
         self.scans = 0
         self.orders: tuple[Order, ...] = ()
         self.order_ok = True
+        self.order_later = False
         self.carried: list[str] = []
         self.on_order: t.Callable[[], None] | None = None
         self.spared: set[int] = set()
@@ -164,7 +165,7 @@ class World:
         self.carried.append(order.name)
         if self.on_order is not None:
             self.on_order()
-        return OrderOutcome(order, self.order_ok, "" if self.order_ok else "exit code 1, Job failed")
+        return OrderOutcome(order, self.order_ok, "" if self.order_ok else "exit code 1, Job failed", self.order_later)
 
     def spares(self, holder: Holder) -> bool:
         return holder.pid in self.spared

@@ -55,6 +55,29 @@ def test_unless_nothing_starts_it_again() -> None:
     assert "Job failed" in result.message
 
 
+def test_what_is_never_signalled_ends_the_run_at_once_where_it_cannot_be_told() -> None:
+    world = World(Fake(10), Fake(11))
+    world.spared = {11}
+    world.orders, world.order_ok = (dataclasses.replace(UNIT, kind="mps", restarts=False, spared=True),), False
+    result = world.release()
+    assert (result.verdict, result.changed) == ("survivors", False)
+    assert world.got() == {}
+    assert result.elapsed_s < 1.0
+    assert "stop it by hand" in result.message
+    assert "signalled instead" not in result.message
+
+
+def test_what_ends_after_its_clients_is_waited_for_while_they_are_signalled() -> None:
+    world = World(Fake(10), Fake(11))
+    world.spared, world.order_later = {11}, True
+    world.orders, world.order_ok = (dataclasses.replace(UNIT, kind="mps", restarts=False, spared=True),), False
+    world.processes[0].on_death = lambda dying: setattr(dying.processes[1], "dead", True)
+    result = world.release()
+    assert result.verdict == "released"
+    assert world.got() == {10: ["TERM"]}
+    assert "signalled instead" not in result.message
+
+
 def test_a_released_protected_process_is_never_signalled() -> None:
     world = World(Fake(10), Fake(11))
     world.spared = {11}

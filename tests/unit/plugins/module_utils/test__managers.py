@@ -236,17 +236,6 @@ def test_one_that_runs_in_no_unit_has_to_be_stopped_by_hand() -> None:
     assert "by hand" in (order.problem or "")
 
 
-def test_mps_is_told_to_quit_through_its_own_tool() -> None:
-    machine = Machine()
-    scope = Scope("own", allow_protected=("nvidia-cuda-mps-server",))
-    server = holder(20, exe="/usr/bin/nvidia-cuda-mps-server")
-    (order,) = plan(machine, scope, server)
-    assert order.kind == "mps"
-    assert NodeManagers(machine, scope).carry_out(order).ok
-    assert machine.asked[-1] == "sh -c echo quit | nvidia-cuda-mps-control"
-    assert NodeManagers(machine, Scope("all")).spares(server), "never signalled, whatever the scope"
-
-
 def test_a_daemon_of_another_container_is_not_stopped_here() -> None:
     scope = Scope("lxc", lxc=("101",), allow_protected=("nv-hostengine",))
     other = holder(20, "foreign", exe="/usr/bin/nv-hostengine", unit=DCGM, container=Container("lxc", "102"))
