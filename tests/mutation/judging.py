@@ -161,6 +161,8 @@ class Judge:
                 outcome, dummy = self._child(functools.partial(self._all_again, session, mutated), took)
             else:
                 chosen = coverage.who_comes_by(everything, coverage.lines_of(statements, differ, line))
+                # Where nobody is seen to come by, a test may do so in a process of its own.
+                chosen = chosen or set(range(len(everything)))
                 order = [one for one in self.killers if one in chosen]
                 order += sorted(chosen.difference(order), key=lambda one: everything[one].seconds)
                 took = sum(everything[one].seconds for one in order)

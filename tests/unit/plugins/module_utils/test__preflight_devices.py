@@ -9,10 +9,13 @@ import os
 import pathlib
 import stat
 import time
+import types
 import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _preflight_devices
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_devices import (
     device_access,
@@ -166,6 +169,7 @@ def test_only_the_nodes_themselves_are_opened(node: PreflightNode, tmp_path: pat
     ("found", "seen"),
     [
         (device(195, 0, 0o660), "mode 0660 and owner 0:0"),
+        (device(195, 0, 0o4601), "mode 4601 and owner 0:0"),
         (device(195, 0, 0o660, 0, 44), None),
         (device(195, 0, 0o640, 0, 44), "mode 0640 and owner 0:44"),
         (device(195, 0, 0o660, 0, 45), "mode 0660 and owner 0:45"),
@@ -192,6 +196,43 @@ def test_a_closed_folder_closes_all(node: PreflightNode) -> None:
         "/dev/nvidia0, /dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia-uvm-tools: lies in /dev, which has mode 0750 and"
         " owner 0:0, so user sglang cannot open it read-write"
     )
+
+
+def test_the_outermost_closed_folder_is_named(node: PreflightNode) -> None:
+    node.paths["/"] = result(stat.S_IFDIR, 0o700)
+    node.paths["/dev"] = result(stat.S_IFDIR, 0o750)
+    check = device_access(node.context(expectation=Expectation(count=1)), opener=opens, attributes=no_attributes)
+    assert "lies in /, which has mode 0700" in check.detail
+
+
+def test_a_folder_that_cannot_be_looked_at_hides_no_closed_node(node: PreflightNode) -> None:
+    del node.paths["/"]
+    node.paths["/dev/nvidia0"] = device(195, 0, 0o600)
+    check = device_access(node.context(), opener=opens, attributes=no_attributes)
+    assert (check.ok, check.detail.startswith("/dev/nvidia0 has mode 0600")) == (False, True)
+
+
+def test_two_nodes_with_access_control_lists(node: PreflightNode) -> None:
+    check = device_access(
+        node.context(),
+        opener=opens,
+        attributes=lambda path: ("system.posix_acl_access",) if path in ("/dev/nvidia1", "/dev/nvidia2") else (),
+    )
+    assert check.ok is None
+    assert check.detail.startswith("/dev/nvidia1, /dev/nvidia2 have an access control list")
+    assert check.detail.endswith("'test -r /dev/nvidia1 -a -w /dev/nvidia1'")
+
+
+def test_a_node_is_opened_as_a_server_does_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without becoming its terminal, without waiting for the other end, without passing it on."""
+    opened: list[tuple[str, int]] = []
+    closed: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", lambda path, flags: opened.append((path, flags)) or 77)
+        patched.setattr(os, "close", closed.append)
+        open_read_write("/dev/nvidia0")
+    assert opened == [("/dev/nvidia0", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)]
+    assert closed == [77]
 
 
 def test_an_access_control_list_is_not_guessed(node: PreflightNode) -> None:
@@ -283,6 +324,41 @@ def test_plain_files_of_a_simulated_node(node: PreflightNode, tmp_path: pathlib.
     assert device_nodes(context).detail == f"{tmp_path}/nvidia-uvm is missing"
     (tmp_path / "nvidia-uvm").mkdir()
     assert device_kind(context).detail.startswith(f"{tmp_path}/nvidia-uvm is a folder")
+
+
+@pytest.mark.parametrize(
+    ("tried", "blocked_at", "ok", "detail"),
+    [
+        (0, 4711, False, "/dev/nvidia0 did not open within 2 s; /dev/nvidiactl, /dev/nvidia-uvm, "),
+        (2, 4711, False, "/dev/nvidia-uvm did not open within 2 s; /dev/nvidia-uvm-tools was not tried after that"),
+        (3, 4711, False, "/dev/nvidia-uvm-tools did not open within 2 s"),
+        (2, None, None, "/dev/nvidia-uvm, /dev/nvidia-uvm-tools could not be tried: no more processes"),
+    ],
+)
+def test_what_was_not_tried_is_told(
+    node: PreflightNode,
+    monkeypatch: pytest.MonkeyPatch,
+    tried: int,
+    blocked_at: int | None,
+    ok: bool | None,
+    detail: str,
+) -> None:
+    asked: list[tuple[float, float]] = []
+
+    def collect(attempt: t.Any, *, deadline: float, stall: float, clock: Clock) -> t.Any:
+        asked.append((deadline - clock.monotonic(), stall))
+        items = tuple((index, 0) for index in range(tried))
+        error = "" if blocked_at else "no more processes"
+        return types.SimpleNamespace(items=items, finished=False, blocked_at=blocked_at, error=error)
+
+    monkeypatch.setattr(_preflight_devices, "collect", collect)
+    context = node.context(expectation=Expectation(count=1), timeout=2.0)
+    check = device_access(context, opener=opens, attributes=no_attributes)
+    assert check.ok is ok
+    assert check.detail.startswith(detail)
+    if tried == 3:
+        assert check.detail == detail
+    assert asked == [(pytest.approx(8.0, abs=1.0), 2.0)]
 
 
 @pytest.fixture
