@@ -219,6 +219,24 @@ def test_memory_that_is_shared_without_a_file_is_not_looked_up(monkeypatch: pyte
         assert len(asked) == expected
 
 
+def test_memory_that_is_shared_hides_no_node_after_it(case: Case) -> None:
+    number = memory_number()
+    assert number
+    matcher = NodeMatcher(find_nodes([str(case.dev / "nvidia*")], None, case.proc), Proc())
+    memory = f"7f0000000000-7f0000001000 rw-s 00000000 {number.decode()}77                     /dev/zero (deleted)"
+    maps = "\n".join([memory, case.line("nvidia1")]).encode() + b"\n"
+    found = list(matcher.mappings(maps, os.getpid(), None, ()))
+    assert found == [Hold(str(case.dev / "nvidia1"), "gpu", 1, "map")]
+
+
+def test_without_a_process_table_the_number_of_memory_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_table(self: Proc, path: str) -> bytes:
+        raise OSError("no /proc here")
+
+    monkeypatch.setattr(Proc, "read", no_table)
+    assert memory_number() is None
+
+
 def test_the_number_of_memory_is_that_of_this_kernel() -> None:
     with mmap.mmap(-1, mmap.PAGESIZE):
         lines = pathlib.Path("/proc/self/maps").read_bytes().splitlines()
