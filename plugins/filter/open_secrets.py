@@ -10,6 +10,7 @@ import typing as t
 import yaml
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import kind_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import (
     names_a_secret,
     redact,
@@ -65,7 +66,7 @@ def open_secrets(value: t.Any, option: str) -> list[str]:
     :param option: the variable that the sentences name.
     """
     if not isinstance(value, (t.Mapping, list, tuple)):
-        raise AnsibleFilterError(f"open_secrets: {option} is a {type(value).__name__}, neither a mapping nor a list.")
+        raise AnsibleFilterError(f"open_secrets: {option} is a {kind_of(value)}, neither a mapping nor a list.")
     found: list[str] = []
     for one in [value] if isinstance(value, t.Mapping) else value:
         found += _in_argument(one) if isinstance(one, str) else _in_data(one)

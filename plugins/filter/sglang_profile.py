@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import kind_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import names_a_secret, secret_in_variable
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import CANONICAL, check_text, plain
 
@@ -55,7 +56,7 @@ def _canonical_args(profile: str, args: t.Mapping[str, t.Any]) -> dict[str, t.An
 def _environment(where: str, env: t.Any) -> dict[str, str | None]:
     """As text; a null stays, to take away what was inherited."""
     if not isinstance(env, t.Mapping):
-        _fail(f"{where} must be a mapping of variable to value, not {type(env).__name__}")
+        _fail(f"{where} must be a mapping of variable to value, not {kind_of(env)}")
     result: dict[str, str | None] = {}
     for key, value in env.items():
         name = str(key)
@@ -71,7 +72,7 @@ def _environment(where: str, env: t.Any) -> dict[str, str | None]:
             # YAML reads yes, on and true alike; what the program is meant to see is for a person to say.
             _fail(f"{where}: {name} is {value}; write the text that the program expects in quotes")
         if isinstance(value, (t.Mapping, list, tuple)):
-            _fail(f"{where}: {name} is a {type(value).__name__}, not text or a number")
+            _fail(f"{where}: {name} is a {kind_of(value)}, not text or a number")
         if value is not None:
             try:
                 check_text(f"{where}: {name}", str(value))
@@ -83,11 +84,11 @@ def _environment(where: str, env: t.Any) -> dict[str, str | None]:
 
 def _checked(profiles: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
     if not isinstance(profiles, t.Sequence) or isinstance(profiles, (str, bytes)):
-        _fail(f"sglang_server_profiles must be a list of profiles, not {type(profiles).__name__}")
+        _fail(f"sglang_server_profiles must be a list of profiles, not {kind_of(profiles)}")
     by_name: dict[str, t.Mapping[str, t.Any]] = {}
     for position, profile in enumerate(profiles, 1):
         if not isinstance(profile, t.Mapping):
-            _fail(f"entry {position} of sglang_server_profiles is a {type(profile).__name__}, not a mapping")
+            _fail(f"entry {position} of sglang_server_profiles is a {kind_of(profile)}, not a mapping")
         name = profile.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             _fail(
@@ -101,10 +102,10 @@ def _checked(profiles: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
             _fail(f"profile {name!r} has unknown fields {', '.join(unknown)}; known are {', '.join(sorted(_FIELDS))}")
         for field in ("inherit", "description"):
             if not isinstance(profile.get(field) or "", str):
-                _fail(f"profile {name!r}: {field} must be text, not {type(profile[field]).__name__}")
+                _fail(f"profile {name!r}: {field} must be text, not {kind_of(profile[field])}")
         for field, meaning in (("args", "SGLang option to value"), ("env", "variable to value")):
             if not isinstance(profile.get(field) or {}, t.Mapping):
-                _fail(f"profile {name!r}: {field} must be a mapping of {meaning}, not {type(profile[field]).__name__}")
+                _fail(f"profile {name!r}: {field} must be a mapping of {meaning}, not {kind_of(profile[field])}")
         expect = profile.get("expect") or []
         if not isinstance(expect, (list, tuple)) or not all(isinstance(one, t.Mapping) for one in expect):
             _fail(f"profile {name!r}: expect must be a list of mappings, each with a query and a comparison")

@@ -8,13 +8,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import kind_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd_quoting import argument
 
 
 def systemd_argument(value: t.Any) -> str:
     """One argument, quoted for ExecStart=."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise AnsibleFilterError(f"systemd_argument: an argument is text or a number, not a {type(value).__name__}.")
+        raise AnsibleFilterError(f"systemd_argument: an argument is text or a number, not a {kind_of(value)}.")
     try:
         return argument(str(value))
     except ValueError as error:

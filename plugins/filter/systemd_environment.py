@@ -8,13 +8,14 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import kind_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd_quoting import environment
 
 
 def systemd_environment(value: t.Any) -> str:
     """One NAME=value, quoted for Environment=."""
     if not isinstance(value, str):
-        raise AnsibleFilterError(f"systemd_environment: NAME=value is text, not a {type(value).__name__}.")
+        raise AnsibleFilterError(f"systemd_environment: NAME=value is text, not a {kind_of(value)}.")
     try:
         return environment(str(value))
     except ValueError as error:

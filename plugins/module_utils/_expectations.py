@@ -15,6 +15,8 @@ import json
 import re
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import kind_of
+
 SOURCES = ("server_info", "models", "nvidia_gpu")
 COMPARISONS = ("equals", "at_least", "at_most", "contains", "matches")
 _FIELDS = {"query", "says", *COMPARISONS}
@@ -44,7 +46,7 @@ def _number(value: t.Any) -> float | None:
 def _shape_fault(entry: t.Any, parse: Parse, errors: tuple[type[Exception], ...]) -> str:
     """What is wrong with one expectation, empty where nothing is."""
     if not isinstance(entry, t.Mapping):
-        return f"it is a {type(entry).__name__}, not a mapping of query and a comparison"
+        return f"it is a {kind_of(entry)}, not a mapping of query and a comparison"
     unknown = sorted(set(map(str, entry)) - _FIELDS)
     if unknown:
         return f"unknown fields {', '.join(unknown)}; known are {', '.join(sorted(_FIELDS))}"
@@ -76,7 +78,7 @@ def _shape_fault(entry: t.Any, parse: Parse, errors: tuple[type[Exception], ...]
 def shape_faults(expect: t.Any, parse: Parse, errors: tuple[type[Exception], ...]) -> list[str]:
     """One text per expectation that cannot be meant, each with its position."""
     if not isinstance(expect, t.Sequence) or isinstance(expect, (str, bytes)):
-        return [f"expect must be a list of expectations, not {type(expect).__name__}"]
+        return [f"expect must be a list of expectations, not {kind_of(expect)}"]
     faults = ((number, _shape_fault(entry, parse, errors)) for number, entry in enumerate(expect, 1))
     return [f"expectation {number}: {fault}" for number, fault in faults if fault]
 

@@ -45,6 +45,21 @@ def shown(value: t.Any) -> str:
     return quoted if len(text) <= _SHOWN else f"{quoted}… ({len(text)} characters)"
 
 
+def kind_of(value: t.Any) -> str:
+    """The type of a value for a sentence: Ansible's own texts and containers have names that say nothing to people."""
+    known: tuple[tuple[t.Any, str], ...] = (
+        (bool, "bool"),
+        (int, "int"),
+        (float, "float"),
+        (str, "str"),
+        (bytes, "bytes"),
+        (t.Mapping, "dict"),
+        (tuple, "tuple"),
+        (t.Sequence, "list"),
+    )
+    return next((name for kind, name in known if isinstance(value, kind)), type(value).__name__)
+
+
 def odd_character(text: str) -> str | None:
     """The first character, in words, that would end or garble a line; None where there is none."""
     for character in text:

@@ -19,7 +19,7 @@ import math
 import re
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import odd_character, shown
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import kind_of, odd_character, shown
 
 # Names that SGLang's parser takes for one option; the first is what is written.
 SPELLINGS = (
@@ -107,7 +107,7 @@ def check_text(where: str, value: str) -> str:
 def canonical_args(args: t.Any) -> dict[str, t.Any]:
     """The arguments under SGLang's own dashed names, nulls dropped, sorted. ValueError with a sentence."""
     if not isinstance(args, t.Mapping):
-        raise ValueError(f"the arguments must be a mapping of SGLang option to value, not {type(args).__name__}.")
+        raise ValueError(f"the arguments must be a mapping of SGLang option to value, not {kind_of(args)}.")
     given: dict[str, str] = {}
     result: dict[str, t.Any] = {}
     for key, value in args.items():
@@ -165,7 +165,7 @@ def plain(name: str, value: t.Any) -> t.Any:
 def _vaulted(value: t.Any) -> t.Any:
     if getattr(value, "__ENCRYPTED__", False):
         return str(value)
-    raise TypeError(f"it holds a {type(value).__name__}")
+    raise TypeError(f"it holds a {kind_of(value)}")
 
 
 def _text(value: t.Any) -> str:

@@ -25,6 +25,12 @@ def serving(make_shared_node, play) -> list[Node]:
         pytest.param({"gpu_release_host": "node1"}, "gpu_release_lxc", id="host without lxc"),
         pytest.param({"gpu_release_lxc": [101]}, "gpu_release_host", id="lxc without host"),
         pytest.param({"sglang_server_profile": "kimi"}, "there is no profile 'kimi'", id="unknown profile"),
+        pytest.param(
+            {"sglang_server_profiles": [{"name": "demo", "args": ["--tp-size", 8]}]},
+            "profile 'demo': args must be a mapping of SGLang option to value, not list. Nothing was changed.",
+            id="profile of another shape",
+        ),
+        pytest.param({"gpu_idle_max_used_mib": 80000}, "gpu_idle_max_used_mib is 80000", id="a server would be idle"),
         pytest.param({"gpu_release_scope": "all"}, "gpu_release_allow_foreign", id="scope all by accident"),
         pytest.param({"sglang_stop_drain": "soon"}, "sglang_stop_drain", id="another type"),
         pytest.param({"gpu_drift_mode": "mend"}, "must be one of: report, remediate", id="none of the choices"),

@@ -112,8 +112,6 @@ ROWS: tuple[tuple[str, dict[str, t.Any], str], ...] = (
     ("sglang_server", {"sglang_server_progress_timeout": 5000}, "5000"),
     ("sglang_server", {"sglang_server_profile": "none"}, "none"),
     ("sglang_server", {"sglang_server_profiles": profile(name="../x")}, "../x"),
-    ("sglang_server", {"sglang_server_profiles": profile(args=["tp-size"])}, "profile 'kimi': args must be a mapping"),
-    ("sglang_server", {"sglang_server_profiles": profile(expect={"query": "x"})}, "profile 'kimi': expect must be a list"),
     ("sglang_server", {"sglang_server_profiles": model(model_path=UNIT)}, "newline"),
     ("sglang_server", {"sglang_server_profiles": model(tp=0)}, "tp-size"),
     ("sglang_server", {"sglang_server_profiles": model(port="x")}, "port"),

@@ -175,3 +175,13 @@ def test_the_list_of_profiles_itself_may_be_none() -> None:
     assert wrong_profiles([]) == wrong_profiles([BASE]) == []
     assert "sglang_server_profiles must be a list" in wrong_profiles({"kimi": BASE})[0]
     assert "entry 2 of sglang_server_profiles is a str" in wrong_profiles([BASE, "kimi"])[0]
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"), [("text", "str"), (["a"], "list"), (7, "int"), (True, "bool"), (None, "NoneType")]
+)
+def test_types_are_told_by_their_plain_names(plain: object, said: str) -> None:
+    """Ansible hands over texts and containers of its own kinds, whose names say nothing to people."""
+    given = plain if plain is None or plain is True else type("_AnsibleTagged", (type(plain),), {})(plain)
+    (sentence,) = wrong_profiles([given])
+    assert sentence == f"entry 1 of sglang_server_profiles is a {said}, not a mapping."
