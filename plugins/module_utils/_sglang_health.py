@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions i
     Models,
     Requests,
     ask_generation,
+    ask_lasting_load,
     ask_load,
     ask_models,
     compare_loads,
@@ -354,7 +355,7 @@ def _ask(target: Target, seen: Observation, opener: Opener, clock: Clock) -> Obs
         generation = ask_generation(opener, target.served_model_name or ids[0], target.request_timeout)
         seen = dataclasses.replace(seen, generation=generation)
         if generation.ok:
-            load = ask_load(opener)
+            load = ask_lasting_load(opener, clock)
             return dataclasses.replace(seen, requests=Requests(load.running, load.queued))
         stuck = generation.answer.failure == "timeout"
     else:

@@ -13,10 +13,14 @@ import math
 import re
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import Answer, Opener
 
 QUICK_TIMEOUT = 5.0  # for what the HTTP process answers by itself
+# Every /health makes the model write a token, and so does our own question: such a request is counted for a moment.
+LOAD_READINGS = 3
+READING_INTERVAL = 0.3
 _COUNTERS = ("sglang:generation_tokens_total", "sglang:prompt_tokens_total")
 _METRIC = re.compile(r"^(sglang:\w+)(?:\{.*\})?[ \t]*(\S*)", re.MULTILINE)
 # No sign: requests and tokens are counted.
@@ -191,6 +195,19 @@ def ask_load(opener: Opener) -> Load:
         answer = opener("/server_info", timeout=QUICK_TIMEOUT)
         load = _load_from_info(answer.json()) if answer.status == 200 else None
     return load or Load()
+
+
+def ask_lasting_load(opener: Opener, clock: Clock) -> Load:
+    """The smallest of a few readings, so that a health check is not taken for somebody's request."""
+    least = ask_load(opener)
+    for dummy in range(LOAD_READINGS - 1):
+        if not least.running:
+            break
+        clock.sleep(READING_INTERVAL)
+        again = ask_load(opener)
+        if again.running is not None and again.running < least.running:
+            least = again
+    return least
 
 
 def compare_loads(before: Load, after: Load) -> Requests:

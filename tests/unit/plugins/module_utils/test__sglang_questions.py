@@ -16,12 +16,13 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions i
     Load,
     Requests,
     ask_generation,
+    ask_lasting_load,
     ask_load,
     ask_models,
     ask_server_info,
     compare_loads,
 )
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import FakeOpener, answer
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import FakeClock, FakeOpener, answer
 
 METRICS = b"""# HELP sglang:num_running_reqs The number of running requests.
 # TYPE sglang:num_running_reqs gauge
@@ -103,6 +104,34 @@ def test_the_answer_that_says_more_is_kept() -> None:
 )
 def test_load(answers: dict[str, t.Any], load: Load) -> None:
     assert ask_load(FakeOpener(answers)) == load
+
+
+def loads(*running: int | None) -> list[t.Any]:
+    return [
+        Answer(failure="timeout") if number is None
+        else answer({"loads": [{"num_running_reqs": number, "num_waiting_reqs": 0, "num_used_tokens": 1}]})
+        for number in running
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("running", "told", "asked"),
+    [
+        ((0,), 0, 1),
+        ((1, 0), 0, 2),  # a health check, ours or a load balancer's
+        ((2, 1, 0), 0, 3),
+        ((1,), 1, 3),
+        ((5, 3, 4), 3, 3),
+        ((1, None), 1, 3),  # what is not told is not nothing
+        ((None,), None, 1),
+    ],
+)
+def test_a_request_counts_as_running_that_is_seen_several_times(
+    running: tuple[int | None, ...], told: int | None, asked: int
+) -> None:
+    opener, clock = FakeOpener({"/v1/loads": loads(*running)}), FakeClock()
+    assert ask_lasting_load(opener, clock).running == told
+    assert len(opener.asked) == asked
 
 
 def test_a_server_that_does_not_answer_is_not_asked_three_times() -> None:
