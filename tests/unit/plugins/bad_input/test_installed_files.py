@@ -114,6 +114,8 @@ def test_what_the_core_writes(tmp_path: pathlib.Path, umask: int) -> None:
         full = root / path[1:]
         documented_as += "/" if full.is_dir() else ""
         assert documented_as in table, f"{path} is not in the table of SECURITY.md"
+        if path.endswith("/all.lock") and os.geteuid() != 0:
+            continue  # what somebody else than root makes has his group already, as one that is shared
         assert f"{stat.S_IMODE(full.stat().st_mode):04o}" == table[documented_as][1], path
     written = set(table) - set(BY_ROLES) - {LOG_FOLDER}
     assert len(made) >= len(written), said

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import (
@@ -81,7 +82,7 @@ def guard(root: pathlib.Path) -> str:
 
 def locks(root: pathlib.Path) -> str:
     try:
-        _gpu_locks.prepare(_gpu_locks.gpu_locks(f"{root}/run/cleanslate-gpus", []))
+        _gpu_locks.prepare(_gpu_locks.gpu_locks(f"{root}/run/cleanslate-gpus", []), os.getgid())
     except _gpu_locks.LockRefused as error:
         return str(error)
     return ""
