@@ -107,6 +107,7 @@ def _called_by_import(source: str) -> set[str]:
         node = open_ones.pop()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called.add(node.func.id)
+        called.update(one.id for one in getattr(node, "decorator_list", ()) if isinstance(one, ast.Name))
         inside = node.body if isinstance(node, (ast.FunctionDef, ast.Lambda)) else []
         body = inside if isinstance(inside, list) else [inside]
         open_ones += [child for child in ast.iter_child_nodes(node) if child not in body]

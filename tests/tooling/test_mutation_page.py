@@ -39,6 +39,10 @@ SOURCE = """
 def makes(x):
     return x + 1
 
+def wraps(x):
+    return x or 2
+
+@wraps
 def works(x):
     return x < 1
 
@@ -60,6 +64,7 @@ NAMES = tuple(row for row in ROWS if row)
         pytest.param("if one", "if not one", ["Table.holds"], id="a method"),
         pytest.param("limit = 5", "limit = 6", None, id="the body of a class"),
         pytest.param("makes(3)", "makes(4)", None, id="the module itself"),
+        pytest.param("x or 2", "x and 2", None, id="a function that wraps others"),
         pytest.param("if row", "if not row", None, id="a generator of the module"),
         pytest.param("x + 1", "x - 1", None, id="a function that the import calls"),
     ],
