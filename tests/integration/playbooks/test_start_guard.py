@@ -93,3 +93,25 @@ def test_start_says_whom_the_guard_refused(node, play) -> None:
     assert "sglang.service was not started: Refuses to start sglang.service" in run.text, str(run)
     assert "GPU 3 holds 5000 MiB" in run.text, str(run)
     assert node.launchers() == []
+
+
+def test_the_words_of_an_earlier_start_are_not_quoted(node, play) -> None:
+    """A guard that ends before it could write leaves them: whoever held GPU 3 then may be long gone."""
+    for pid in node.of_role("holder"):
+        os.kill(pid, 9)
+    systemctl(node, "reset-failed")
+    assert until(lambda: node.used_mib() == [0] * 8)
+    earlier = report(node)
+    assert "GPU 3 holds 5000 MiB" in earlier["reason"]
+    guard = node.folder / "lib" / "sglang.pyz"
+    node.wrap_systemctl({"daemon-reload": f"echo 'raise SystemExit(2)' > {shlex.quote(str(guard))}"})
+    try:
+        run = play("start", node)
+    finally:
+        node.unwrap_systemctl()
+    assert run.rc == 2, str(run)
+    assert report(node) == earlier, "this guard wrote nothing"
+    assert "sglang.service was not started:" in run.text, str(run)
+    assert "5000 MiB" not in run.text, str(run)
+    assert earlier["reason"][:40] not in run.text, str(run)
+    assert node.launchers() == []
