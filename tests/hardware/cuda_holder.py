@@ -27,6 +27,7 @@ import sys
 import threading
 import time
 import typing as t
+import warnings
 
 LIFE = 600  # seconds
 
@@ -98,7 +99,9 @@ def main() -> None:
     allocate([int(gpu) for gpu in options.gpus.split(",")], options.gib, options.pinned)
     pids = [os.getpid()]
     for dummy in range(options.fork):
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # CUDA has threads; that is what servers do too
+            child = os.fork()
         if child == 0:
             if options.close_nodes:
                 close_nodes()

@@ -128,7 +128,7 @@ def hung(bench: Bench) -> dict[str, t.Any]:
     expect(second.result, "a result file", second.told() or second.text[-1500:])
     last = second.result[0]
     expect(last["action"] == "relaunch" and last["outcome"] == "ready", "the second look relaunches", last)
-    evidence = second.last("Keep stacks and logs")
+    evidence = second.last("Keep what the server looks like")
     parts = list(evidence.get("parts") or [])
     return {"first_look": row, "first_look_s": first.seconds, "second_look": last,
             "evidence": evidence.get("msg") or evidence.get("path"), "evidence_parts": parts,

@@ -36,7 +36,7 @@ def profiles(gpus: int) -> list[dict[str, t.Any]]:
     return [
         {"name": "plain", "api_key": KEY, "args": plain, "description": "Four layers of a Llama, dummy weights."},
         {"name": "short", "inherit": "plain", "args": {"context-length": 2048, "mem-fraction-static": 0.4}},
-        {"name": "hungry", "inherit": "plain", "args": {"mem-fraction-static": 0.001}},
+        {"name": "hungry", "inherit": "plain", "args": {"mem-fraction-static": 0.0001}},
         {"name": "misspelt", "inherit": "plain", "args": {"contxt-length": 2048}},
     ]
 

@@ -23,6 +23,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,18 @@ def monitor_lives(machine: Machine) -> dict[str, t.Any]:
     return {"dispositions": found, "lines": lines, **result}
 
 
+def mappings_alone(machine: Machine) -> dict[str, t.Any]:
+    """A child of a dead holder that has closed every device node: whether its mappings alone keep the memory."""
+    parent, child = machine.holder(20, "--orphan", "--fork=1", "--close-nodes")
+    os.kill(parent, signal.SIGKILL)
+    time.sleep(3)
+    (holder,), lines = machine.holders(child)
+    expect(holder["via"] == ["map"], "it is seen by its mappings", holder)
+    fact, used = machine.facts(), machine.used()
+    expect(fact["verdict"] == ("busy" if any(used) else "idle"), "the verdict is what memory says", fact["reason"])
+    return {"mib": used, "reason": fact["reason"], "lines": lines}
+
+
 def a_parent_that_might_restart_it(machine: Machine) -> dict[str, t.Any]:
     """The holder's parent lives and is no target: the release keeps watching for 10 s."""
     (pid,) = machine.holder(5)
@@ -181,6 +194,7 @@ CASES: dict[str, Case] = {
     },
     "what people type, for 40 GiB": typed_for_a_plain_holder,
     "python -m sglang.cli.killall, for 40 GiB": killall_for_a_plain_holder,
+    "child of a dead holder, with mappings alone": mappings_alone,
     "a monitor lives": monitor_lives,
     "a holder whose parent might restart it": a_parent_that_might_restart_it,
     "an MPS server and its client": mps,

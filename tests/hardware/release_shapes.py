@@ -71,7 +71,6 @@ SHAPES: dict[str, Shape] = {
     "40 GiB, ignores TERM": plain(40, "--ignore-term"),
     "zombie leader with a living thread, 20 GiB": plain(20, "--zombie-leader"),
     "child of a dead holder, 20 GiB": left_behind("--fork=1"),
-    "the same with mappings only": left_behind("--fork=1", "--close-nodes"),
     "70 workers of a dead launcher, 20 GiB": left_behind("--fork=70"),
     "through a second device node, 5 GiB": second_node,
     "16 GiB of pinned host memory": plain(1, "--pinned=16"),
