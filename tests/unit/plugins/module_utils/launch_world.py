@@ -44,8 +44,7 @@ class LaunchWorld:
         launch = dataclasses.replace(
             self.launch,
             options={**self.launch.options, **(options or {})},
-            read=ModelReader(SystemClock(), timeout=20.0, stall=10.0),
-            **changes,
+            **{"read": ModelReader(SystemClock(), timeout=20.0, stall=10.0), **changes},
         )
         return self.node.context(launch=launch)
 

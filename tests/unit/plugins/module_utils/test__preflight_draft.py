@@ -119,3 +119,31 @@ def test_what_cannot_be_told(world: LaunchWorld) -> None:
     assert draft_model(world.context()).ok is None
     assert look(world, "EAGLE3", {PATH: "org/draft"}).ok is None
     assert look(world, "EAGLE3", {"model-path": "org/target"}).ok is None
+
+
+@pytest.mark.parametrize("algorithm", ["", "none", "NONE"])
+def test_without_speculative_decoding_a_draft_model_is_not_looked_at(algorithm: str, world: LaunchWorld) -> None:
+    found = look(world, algorithm, {PATH: "/models/nowhere"})
+    assert (found.ok, found.detail) == (None, "the profile uses no speculative decoding")
+
+
+def test_which_of_the_three_numbers_is_lacking(world: LaunchWorld) -> None:
+    found = look(world, "EAGLE3", {"speculative-num-steps": 3})
+    lacking = "speculative-eagle-topk, speculative-num-draft-tokens"
+    assert found.detail.startswith(f"the profile gives speculative-num-steps but not {lacking}")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            {"architectures": ["DeepseekV3ForCausalLM"], "num_nextn_predict_layers": 1},
+            "DeepseekV3ForCausalLM drafts with",
+        ),
+        ({"architectures": ["NewForCausalLM"]}, "whether NewForCausalLM drafts for itself is not known here"),
+        ({"architectures": None}, "whether the target drafts for itself is not known here"),
+    ],
+)
+def test_whose_own_layers(config: dict[str, t.Any], words: str, world: LaunchWorld) -> None:
+    model_folder.make(str(world.model), **config)
+    assert words in look(world, "NEXTN", {PATH: None}).detail

@@ -9,10 +9,12 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._model_files import Flaw, ModelReading
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import Check, Context
-from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch import OVERWRITE
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_launch import NO_PROFILE, OVERWRITE
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_model import (
     context_length,
+    faults_of,
     model_files,
     served_model_name,
     tensor_parallel,
@@ -40,6 +42,57 @@ def test_a_good_launch_passes(check: t.Callable[[Context], Check], world: Launch
 @pytest.mark.parametrize("check", CHECKS)
 def test_without_a_profile_nothing_is_checked(check: t.Callable[[Context], Check], world: LaunchWorld) -> None:
     assert check(world.node.context()).ok is None
+
+
+def test_what_a_whole_model_is(world: LaunchWorld) -> None:
+    """Its size in GiB, and who it is that cannot be asked."""
+    reading = ModelReading(path="/models/m", config={"x": 1}, weights=("a", "b"), bytes=3 * 2**29, tokenizer=True)
+    found = model_files(world.context({"model-path": "/models/m"}, read=lambda path, load_format: reading))
+    assert found.detail == "/models/m is complete, 2 files of weights, 1.5 GiB"
+    plain = model_files(world.context({"model-path": "/models/m", "load-format": "x"}, read=lambda *given: reading))
+    assert plain.detail == "/models/m is there; load-format x: no weights were looked for"
+    assert model_files(world.node.context()).detail == NO_PROFILE
+    assert model_files(world.context({"model-path": None})).detail == "the profile names no model"
+    without = ModelReading(path="/models/m", weights=("a",), tokenizer=True)
+    lengths = context_length(world.context({"model-path": "/models/m"}, read=lambda *given: without))
+    assert (lengths.ok, lengths.detail) == (None, "there is no config.json of /models/m to look at")
+
+
+@pytest.mark.parametrize(
+    ("flaws", "told"),
+    [
+        (6, ["f0", "f1", "f2", "f3", "f4", "f5"]),
+        (7, ["f0", "f1", "f2", "f3", "f4", "f5", "1 more files of /models/m are at fault"]),
+        (9, ["f0", "f1", "f2", "f3", "f4", "f5", "3 more files of /models/m are at fault"]),
+    ],
+)
+def test_many_flaws_are_told_with_the_first_few(flaws: int, told: list[str]) -> None:
+    kinds: list[t.Any] = ["incomplete"] * 6 + ["broken", "incomplete", "absent"]
+    reading = ModelReading(path="/models/m", flaws=tuple(Flaw(kinds[n], f"f{n}") for n in range(flaws)))
+    faults = faults_of(reading)
+    assert [fault.what for fault in faults] == told
+    assert ("download it again" in faults[-1].cure) is (flaws > 6), "the cure of the first that is not named"
+
+
+def test_a_tokenizer_elsewhere_that_cannot_be_read(world: LaunchWorld) -> None:
+    """The model's own is not asked then."""
+    for other, words in (
+        (ModelReading(path="/t", blocked="/t does not answer"), "/t does not answer"),
+        (ModelReading(path="/t", flaws=(Flaw("closed", "/t is closed"),)), "/t is closed"),
+        (ModelReading(path="/t", flaws=(Flaw("incomplete", "/t lacks x"),)), "/t has no tokenizer (none of "),
+    ):
+        own = ModelReading(path="/m", config={"x": 1}, weights=("a",), tokenizer=True)
+        readings = {"/t": other, "/m": own}
+        options = {"model-path": "/m", "tokenizer-path": "/t"}
+        found = model_files(world.context(options, read=lambda path, load_format, known=readings: known[path]))
+        assert (found.ok, found.detail.startswith(words)) == (False, True), found
+        assert words[-1] != " " or found.detail.split("none of ")[1].count(", ") == 4
+
+
+def test_what_is_used_where_no_length_is_asked_for(world: LaunchWorld) -> None:
+    assert "(262144)" in context_length(world.context()).detail
+    model_folder.make(str(world.model), max_position_embeddings=None)
+    assert "(not told)" in context_length(world.context()).detail
 
 
 @pytest.mark.parametrize("check", OF_MODEL)
@@ -130,6 +183,11 @@ def test_the_launch_can_override_the_length(world: LaunchWorld) -> None:
     [
         ({}, {"tp-size": 8}, ""),
         ({}, {"tp-size": 6}, "64 attention heads cannot be spread evenly over tp-size 6"),
+        ({"num_attention_heads": 7, "num_key_value_heads": 7}, {"tp-size": None}, ""),
+        ({"num_attention_heads": 7, "num_key_value_heads": 7}, {"tp-size": 0}, ""),
+        ({"moe_intermediate_size": 7}, {"tp-size": None}, ""),
+        ({"moe_intermediate_size": 4}, {"tp-size": 8}, "size 4 cannot be cut into 8 pieces"),
+        ({"moe_intermediate_size": 4}, {"tp-size": 8, "ep-size": 0}, "size 4 cannot be cut into 8 pieces"),
         ({"num_key_value_heads": 16}, {"tp-size": 8}, ""),
         ({"num_key_value_heads": 6}, {"tp-size": 8}, "6 key-value heads neither divide tp-size 8"),
         ({"num_attention_heads": 60}, {"tp-size": 8, "enable-dp-attention": True}, ""),

@@ -7,14 +7,17 @@ from __future__ import annotations
 import os
 import pathlib
 import stat
+import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import LAST_GPU_MINOR
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_nodes import (
     NeededNode,
     fault_of,
     needed_nodes,
+    of_the_driver,
     sound_nodes,
 )
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.preflight_node import (
@@ -168,3 +171,61 @@ def test_what_must_not_be_opened(tmp_path: pathlib.Path) -> None:
     sound, unsure = sound_nodes(context)
     assert [one.name for one in sound] == ["nvidia0", "nvidiactl"]
     assert [one.name for one in unsure] == ["nvidia-uvm"]
+
+
+def test_gpu_nodes_and_the_others(tmp_path: pathlib.Path) -> None:
+    node = PreflightNode(tmp_path, gpus=2)
+    found = needed_nodes(node.context(expectation=Expectation(count=2)))
+    assert [one.name for one in found.gpus_present] == ["nvidia0", "nvidia1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_it"),
+    [
+        ({}, True),
+        ({"majors": (195,)}, True),
+        ({"majors": (4, 195)}, True),
+        ({"majors": (4,)}, False),
+        ({"devices": ("/srv/dev/nvidia*",)}, False),
+    ],
+)
+def test_whose_nodes_they_are(tmp_path: pathlib.Path, changes: dict[str, t.Any], of_it: bool) -> None:
+    assert of_the_driver(PreflightNode(tmp_path).context(**changes)) is of_it
+
+
+@pytest.mark.parametrize("minor", [LAST_GPU_MINOR, LAST_GPU_MINOR + 1])
+def test_the_last_number_of_a_gpu_counts_too(tmp_path: pathlib.Path, minor: int) -> None:
+    node = PreflightNode(tmp_path, gpus=0)
+    node.paths[f"/dev/nvidia{minor}"] = device(195, minor)
+    found = needed_nodes(node.context(expectation=Expectation(uuids=(UUIDS[0],))))
+    assert [one.name for one in found.gpus_present] == ([f"nvidia{minor}"] if minor == LAST_GPU_MINOR else [])
+
+
+def test_where_nothing_says_the_number_the_driver_s_fixed_one_counts(tmp_path: pathlib.Path) -> None:
+    node = PreflightNode(tmp_path)
+    os.unlink(node.proc / "devices")
+    found = fault_of(NeededNode("nvidia0", "/dev/nvidia0", device(226, 0)), node.context())
+    assert found is not None
+    assert found.what == "has the stale major 226, but /proc/devices gives nvidia 195"
+    assert fault_of(NeededNode("nvidia-uvm", "/dev/nvidia-uvm", None), node.context()) is None
+    plain = NeededNode("nvidia-uvm", "/srv/dev/nvidia-uvm", result(stat.S_IFREG, 0o644))
+    node.paths = {"/srv/dev/nvidia-uvm": plain.found} if plain.found else {}
+    sound, unsure = sound_nodes(node.context(devices=("/srv/dev/nvidia*",)))
+    assert ([one.name for one in sound], unsure) == (["nvidia-uvm"], ()), "a plain file has no number"
+
+
+def test_a_gpu_of_which_the_driver_tells_nothing_hides_no_other(tmp_path: pathlib.Path) -> None:
+    node = PreflightNode(tmp_path, gpus=0)
+    node.driver_has((1, 2))
+    (node.proc / "driver/nvidia/gpus/0000:00:00.0").mkdir()
+    found = needed_nodes(node.context(expectation=Expectation()))
+    assert [one.name for one in found.nodes][:2] == ["nvidia1", "nvidia2"]
+
+
+def test_the_folder_of_a_file_that_is_named(tmp_path: pathlib.Path) -> None:
+    """As long as it is no folder itself, what is named is a node among others."""
+    node = PreflightNode(tmp_path)
+    found = needed_nodes(node.context(devices=("/dev/nvidia0", "/srv/*/nvidia*")))
+    assert found.nodes[0].path == "/dev/nvidia0"
+    nowhere = needed_nodes(node.context(devices=("/no*where/one/nvidia*", "/no*where/two/nvidia*")))
+    assert nowhere.nodes[0].path == "/no*where/one/nvidia0"

@@ -79,9 +79,27 @@ def test_what_cannot_be_told(changes: dict[str, t.Any], world: LaunchWorld) -> N
     assert look(world, **changes)[0].ok is None
 
 
+@pytest.mark.parametrize(
+    ("said", "changes", "detail"),
+    [
+        ("", {"code": None, "error": "no rights"}, "systemd-analyze could not be run: no rights"),
+        ("", {"code": None, "timed_out": True}, "systemd-analyze could not be run: it did not end within 60 s"),
+        ("x" * 400, {"code": 5}, f"systemd-analyze ended with exit code 5: {'x' * 300}"),
+        (
+            "".join(f"FILE:{n}: Failed to parse\n" for n in range(9)),
+            {"code": 1},
+            "systemd-analyze says: " + "; ".join(f"sglang@left.service:{n}: Failed to parse" for n in range(8)),
+        ),
+    ],
+)
+def test_what_is_told(said: str, changes: dict[str, t.Any], detail: str, world: LaunchWorld) -> None:
+    assert look(world, said, **changes)[0].detail == detail
+
+
 def test_without_a_text(world: LaunchWorld) -> None:
-    assert unit_syntax(world.context()).ok is None
-    assert unit_syntax(world.node.context()).ok is None
+    found, without = unit_syntax(world.context()), unit_syntax(world.node.context())
+    assert (found.ok, found.detail) == (None, "no text of a unit was given")
+    assert (without.ok, without.detail) == (None, "no launch profile was given")
 
 
 def test_the_real_one(world: LaunchWorld) -> None:
