@@ -17,8 +17,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import (
     secret_in_variable,
 )
 
-# Their value is the path of a file.
-_FILES = ("private-key", "key-file")
+# Options whose value is the path of a file, or the name under which Podman keeps a secret.
+_ONLY_NAMES = ("private-key", "key-file", "secret")
 
 
 def _in_data(data: t.Any) -> t.Iterator[str]:
@@ -38,7 +38,7 @@ def _in_argument(text: str) -> t.Iterator[str]:
     """An option, an option with its value, or extra variables: as NAME=value or as a mapping."""
     option, equals, rest = text.partition("=") if text.startswith("--") else ("", "", text)
     name = option[2:]
-    if name and (not equals or name in _FILES):
+    if name and (not equals or name in _ONLY_NAMES):
         return
     if names_a_secret(name):
         yield f"{option} looks like a secret"

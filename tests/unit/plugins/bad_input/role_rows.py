@@ -105,6 +105,8 @@ ROWS: tuple[tuple[str, dict[str, t.Any], str], ...] = (
     ("sglang_server", {"sglang_server_config_dir": "etc/sglang"}, "absolute"),
     ("sglang_server", {"sglang_server_python": "/opt/x\0y"}, "NUL"),
     ("sglang_server", {"sglang_server_container_args": ["a\nb"]}, "newline"),
+    ("sglang_server", {"sglang_server_container_args": ["--env", "HF_TOKEN=x"]}, "HF_TOKEN looks like a secret"),
+    ("sglang_server", {"sglang_server_container_args": ["--env=DB_PWD=x"]}, "DB_PWD looks like a secret"),
     ("sglang_server", {"sglang_server_image": "sglang:1"}, "sglang:1"),
     ("sglang_server", {"sglang_server_runner": "podman"}, "podman"),
     ("sglang_server", {"sglang_server_stop_budget": "150\nExecStart=/bin/sh"}, "150"),
