@@ -124,7 +124,7 @@ class Budget:
 def measure(
     fleet: Fleet, report: Report, size: int, pings: int, budget: Budget, accelerated: t.Mapping[str, str] | None
 ) -> None:
-    """Each once, what the targets are about first."""
+    """Each once, what the targets are about first: see Budget."""
     case = f"{size} nodes"
     page = fleet.controller.folder / "fleet-pings.yml"
     tasks = [{"name": f"Ping {n}", "ansible.builtin.ping": {}} for n in range(pings)]
@@ -143,16 +143,23 @@ def measure(
         )
         return played
 
+    def accelerate() -> None:
+        if accelerated is not None:
+            quick = linear(accelerated)
+            note(f"{PING}, Mitogen", lambda: fleet.play(page, quick), pings)
+            note(f"{DRIFT}, Mitogen", lambda: fleet.play("drift", quick, relaunch_strategy=MITOGEN["pinned"]))
+            note(f"{OURS}, Mitogen", lambda: fleet.play("relaunch", quick, relaunch_serial="100%",
+                                                        relaunch_strategy=MITOGEN["pinned"]))  # fmt: skip
+
     note(PING, lambda: fleet.play(page), pings)
     note(DRIFT, lambda: fleet.play("drift"))
+    # The middle of three is left to what the targets and slopes are about, and of the largest nothing else may be left.
+    if size == LARGE[-1]:
+        accelerate()
     ours = note(OURS, lambda: fleet.play("relaunch", relaunch_serial="100%"))
-    if accelerated is not None:
-        quick = linear(accelerated)
-        note(f"{PING}, Mitogen", lambda: fleet.play(page, quick), pings)
-        note(f"{DRIFT}, Mitogen", lambda: fleet.play("drift", quick, relaunch_strategy=MITOGEN["pinned"]))
-        note(f"{OURS}, Mitogen", lambda: fleet.play("relaunch", quick, relaunch_serial="100%",
-                                                    relaunch_strategy=MITOGEN["pinned"]))  # fmt: skip
-    if size != LARGE[-1]:  # its slope is told by the sizes before
+    if size not in LARGE[1:]:
+        accelerate()
+    if size != LARGE[-1]:
         with fleet.without_guard():
             note(PLAYBOOK, lambda: fleet.play(PLAIN))
     if ours is not None:

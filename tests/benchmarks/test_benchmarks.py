@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import bench
+import controller
 import counting
 import fleet
 import measuring
@@ -108,6 +110,50 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_said() -> None:
     now[0] = 41.0
     assert budget.lacks("relaunch", 64) == "it would have taken 60 s of the 59 s that were left"
     assert budget.lacks("drift", 64) == ""
+
+
+class PlayedFleet:
+    """Takes ten seconds a node for a relaunch, one for anything else."""
+
+    def __init__(self, folder: pathlib.Path, now: list[float]) -> None:
+        self.controller = types.SimpleNamespace(folder=folder)
+        self.nodes: list[int] = []
+        self.now = now
+
+    def grow(self, size: int, accelerated: object) -> None:
+        self.nodes = list(range(size))
+
+    def play(self, playbook: str | pathlib.Path, environment: object = None, **extra: object) -> controller.Played:
+        seconds = (10.0 if playbook == "relaunch" else 1.0) * len(self.nodes)
+        self.now[0] += seconds
+        return controller.Played(0, "", seconds, (), 100.0 + len(self.nodes))
+
+    def without_guard(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def destroy(self) -> None:
+        self.nodes = []
+
+
+def test_a_fleet_too_large_for_the_time_is_measured_as_far_as_it_goes(monkeypatch, tmp_path) -> None:
+    now = [0.0]
+    monkeypatch.setattr(fleet, "Fleet", lambda folder: PlayedFleet(folder, now))
+    monkeypatch.setattr(fleet, "mitogen", lambda: {"ANSIBLE_STRATEGY_PLUGINS": "/none"})
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
+    cases = [
+        [figure.case for figure in report.figures if figure.subject == fleet.OURS]
+        for report in fleet.run_sizes("fleet-large", tmp_path, fleet.LARGE, 4, fleet.Budget(2400.0, lambda: now[0]))
+    ]
+    slope = "each further node, from 32 to 64"
+    # What is left of the 2,400 s is too little for 128 relaunches, which would take 1,280 s.
+    assert cases == [["32 nodes"], ["32 nodes", "64 nodes", slope], ["32 nodes", "64 nodes", slope]]
+    assert now[0] <= 2400
+    *_earlier, report = fleet.run_sizes("fleet", tmp_path, (1, 8), 4, fleet.Budget(10000.0, lambda: now[0]))
+    assert {figure.subject for figure in report.figures if figure.case == "8 nodes"} == set(fleet.PEERS) | {
+        fleet.PING, f"{fleet.PING}, Mitogen", fleet.PLAYBOOK
+    }  # fmt: skip
+    assert [target.name for target in report.targets] == ["Relaunch of 1 nodes", "Relaunch of 8 nodes"]
+    assert page.page([json.loads(json.dumps(report.as_dict(fleet.PEERS)))], {})
 
 
 def test_a_slope_is_that_of_the_sizes_that_were_measured() -> None:
