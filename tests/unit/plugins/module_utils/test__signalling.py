@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import typing as t
 
 import pytest
@@ -24,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import 
     PidfdAim,
     StartTimeAim,
     start_time_of,
+    wait_for_ends,
 )
 
 HOLD_NODE = pathlib.Path(__file__).with_name("hold_node.py")
@@ -281,6 +283,67 @@ def test_without_a_pidfd_it_looks_every_hundredth_of_a_second(instant: Instant) 
 def test_one_that_has_gone_already_is_not_waited_for(instant: Instant) -> None:
     assert KernelSignaller(instant).wait([HeldByPidfd(7), EndsAfter(0)], 60.0)
     assert instant.polls == []
+
+
+class Ending:
+    """Processes that end at their times, and who waits for them: the clock moves to the next end."""
+
+    def __init__(self, *ends: float | None) -> None:
+        self.ends = dict(enumerate(ends))
+        self.now = 100.0
+        self.waits: list[tuple[int, float]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("slept")
+
+    def aim(self, pid: int, start_time: int) -> Aim | None:
+        raise AssertionError("aimed")
+
+    def aims(self) -> list[t.Any]:
+        return [types.SimpleNamespace(number=number, gone=lambda n=number: self._over(n)) for number in self.ends]
+
+    def _over(self, number: int) -> bool:
+        end = self.ends[number]
+        return end is not None and self.now >= 100.0 + end
+
+    def wait(self, aims: t.Sequence[t.Any], seconds: float) -> bool:
+        self.waits.append((len(aims), seconds))
+        ends = [100.0 + end for end in (self.ends[aim.number] for aim in aims) if end is not None]
+        ends = [end for end in ends if end <= self.now + seconds]
+        self.now = min(ends) if ends else self.now + seconds
+        return bool(ends)
+
+
+@pytest.mark.parametrize(
+    ("ends", "seconds", "together", "ended", "after", "waits"),
+    [
+        pytest.param((1.0, 3.0), 10.0, False, True, 1.0, [(2, 10.0)], id="the first is enough"),
+        pytest.param((1.0, 3.0), 10.0, True, True, 3.0, [(2, 10.0), (1, 9.0)], id="all of them"),
+        pytest.param((1.0, None), 5.0, True, True, 5.0, [(2, 5.0), (1, 4.0)], id="one does not end"),
+        pytest.param((5.0, None), 5.0, True, True, 5.0, [(2, 5.0)], id="the time is over with the first end"),
+        pytest.param((None, None), 5.0, True, False, 5.0, [(2, 5.0)], id="nobody ends"),
+        pytest.param((None, None), 5.0, False, False, 5.0, [(2, 5.0)], id="nobody ends, the first would do"),
+        pytest.param((0.0, None), 5.0, False, False, 5.0, [(1, 5.0)], id="who had gone before wakes nobody"),
+        pytest.param((None,), 0.0, True, False, 0.0, [(1, 0.0)], id="no time at all"),
+    ],
+)
+def test_whose_ends_are_waited_for(
+    ends: tuple[float | None, ...],
+    seconds: float,
+    together: bool,
+    ended: bool,
+    after: float,
+    waits: list[tuple[int, float]],
+) -> None:
+    world = Ending(*ends)
+    assert wait_for_ends(world, world.aims(), seconds, world, together=together) is ended
+    assert (world.now - 100.0, world.waits) == (after, waits)
 
 
 @pytest.mark.parametrize("stat", ["", "12 (x", "12 (x) S 1", "nonsense", f"12 (x) S 1 {'0 ' * 17}x"])
