@@ -325,6 +325,7 @@ class Ending:
     [
         pytest.param((1.0, 3.0), 10.0, False, True, 1.0, [(2, 10.0)], id="the first is enough"),
         pytest.param((1.0, 3.0), 10.0, True, True, 3.0, [(2, 10.0), (1, 9.0)], id="all of them"),
+        pytest.param((4.5, 4.75), 5.0, True, True, 4.75, [(2, 5.0), (1, 0.5)], id="in the last half second"),
         pytest.param((1.0, None), 5.0, True, True, 5.0, [(2, 5.0), (1, 4.0)], id="one does not end"),
         pytest.param((5.0, None), 5.0, True, True, 5.0, [(2, 5.0)], id="the time is over with the first end"),
         pytest.param((None, None), 5.0, True, False, 5.0, [(2, 5.0)], id="nobody ends"),
