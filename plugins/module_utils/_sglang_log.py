@@ -34,6 +34,7 @@ Stage = t.Literal[
 ]
 Redact = t.Callable[[str], str]
 
+CLOCK_SLACK = 60.0  # seconds by which a server's clock may be ahead
 TAIL_LINES = 20
 FAILURE_LINES = 10
 LINE_LENGTH = 400  # of a line that is kept
@@ -199,10 +200,13 @@ def _keep(kept: tuple[str, ...], line: str, limit: int, redact: Redact) -> tuple
     return (*kept, printable(redact(line[:_READ_LENGTH])[:LINE_LENGTH]).rstrip())[-limit:]
 
 
-def _advance_one(state: LogState, line: str, now: float, since: float | None, redact: Redact) -> LogState:
+def _advance_one(
+    state: LogState, line: str, now: float, since: float | None, until: float | None, redact: Redact
+) -> LogState:
     stamp = time_stamp(line)
     if not state.accepting:
-        if stamp is None or since is None or stamp < int(since):
+        future = stamp is not None and until is not None and stamp > until
+        if stamp is None or since is None or stamp < int(since) or future:
             if parse_bar(line) is not None:
                 return state
             return dataclasses.replace(state, doubtful=_keep(state.doubtful, line, TAIL_LINES, redact))
@@ -242,16 +246,24 @@ def _advance_one(state: LogState, line: str, now: float, since: float | None, re
 
 
 def advance(
-    state: LogState, lines: t.Sequence[str], now: float, *, redact: Redact, since: float | None = None, rest: str = ""
+    state: LogState,
+    lines: t.Sequence[str],
+    now: float,
+    *,
+    redact: Redact,
+    since: float | None = None,
+    until: float | None = None,
+    rest: str = "",
 ) -> LogState:
     """The state after some more lines.
 
     :param now: monotonic seconds at which they were read.
     :param since: start of this run in seconds since the epoch; lines before it are an earlier run's.
+    :param until: seconds since the epoch, now. A line that says later goes by another time zone, and may be of any run.
     :param rest: the unfinished line at the end: only its progress bar counts, it is read again later.
     """
     for line in lines:
-        state = _advance_one(state, line, now, since, redact)
+        state = _advance_one(state, line, now, since, None if until is None else until + CLOCK_SLACK, redact)
     steps = parse_bar(rest) if rest and state.accepting else None
     return dataclasses.replace(state, steps=steps) if steps is not None else state
 

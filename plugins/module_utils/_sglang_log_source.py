@@ -141,7 +141,8 @@ class OneReading:
         chunk = self._read(unit, since, self.position)
         now = self._clock.monotonic()
         before = self.state or LogState(since=now, accepting=chunk.this_run)
-        self.state = advance(before, chunk.lines, now, redact=self._redact, since=since, rest=chunk.rest)
+        wall = self._clock.wall()
+        self.state = advance(before, chunk.lines, now, redact=self._redact, since=since, until=wall, rest=chunk.rest)
         self.position = chunk.position
         # A log that was cut since the server started says nothing about how far it came.
         return self.state if self.state.begun else None

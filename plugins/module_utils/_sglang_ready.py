@@ -38,6 +38,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_unit import
 
 POLL = 1.0
 FATAL_GRACE = 5.0  # so that the rest of a traceback is read; the dying server itself may take more than a minute
+SAME_START = 2.0  # seconds: what two looks work out for the start of one process differs by less
 CONFIRMED = 2  # looks in a row for what a look in the middle of a change could show as well
 MEMORY_INTERVAL = 5.0
 MEMORY_RETRY = 30.0  # after a question that nvidia-smi did not answer: it may hang, and each look must stay quick
@@ -250,6 +251,15 @@ class Wait:
         state = self._state
         # Remembered: once the process is dead nobody tells any more when it began.
         since = state.run_since if since is None else since
+        # What came since the last look is of the process that ran then, whatever its clock says: a container has a
+        # time zone of its own.
+        watched = (
+            self._log_since is None
+            and state.position is not None
+            and since is not None
+            and state.run_since is not None
+            and abs(since - state.run_since) < SAME_START
+        )
         if self._log_since is not None:
             since = self._log_since
         if unit is not None:
@@ -258,10 +268,12 @@ class Wait:
             state = dataclasses.replace(state, invocation=invocation)
             unit = dataclasses.replace(unit, invocation=invocation)
         chunk = self._read_log(unit, since, state.position)
-        if chunk.this_run and not state.log.accepting:
+        if (chunk.this_run or watched) and not state.log.accepting:
             state = dataclasses.replace(state, log=dataclasses.replace(state.log, accepting=True))
         now = self._clock.monotonic()
-        log = _sglang_log.advance(state.log, chunk.lines, now, redact=self._redact, since=since, rest=chunk.rest)
+        log = _sglang_log.advance(
+            state.log, chunk.lines, now, redact=self._redact, since=since, until=self._clock.wall(), rest=chunk.rest
+        )
         if unit is not None:
             log = (_sglang_log.enter_guard if unit.phase == "guard" else _sglang_log.leave_guard)(log, now)
         self._state = dataclasses.replace(

@@ -160,7 +160,7 @@ def test_a_journal_that_cannot_be_read_says_why(journal: Journal, word: str) -> 
 
 
 def test_one_reading_goes_on_where_it_ended() -> None:
-    chunks = [Chunk(("[2026-11-29 15:00:00] server_args={}",), position={"n": 1}), Chunk(("more",), position={"n": 2})]
+    chunks = [Chunk(("[2023-11-13 15:00:00] server_args={}",), position={"n": 1}), Chunk(("more",), position={"n": 2})]
     positions = []
 
     def read(unit: object, since: float | None, position: _sglang_log_source.Position | None) -> Chunk:
@@ -171,7 +171,7 @@ def test_one_reading_goes_on_where_it_ended() -> None:
     assert reading(None, None) is None  # it is not known when this run began
     assert reading(None, None) is None
     assert positions == [None, {"n": 1}]
-    chunks += [Chunk(("[2026-11-29 15:00:00] server_args={}",))]
+    chunks += [Chunk(("[2023-11-13 15:00:00] server_args={}",))]
     state = OneReading(read, FakeClock(), redact)(None, 1.0)
     assert state is not None
     assert state.begun

@@ -239,6 +239,24 @@ def test_lines_of_an_earlier_run_are_not_taken_for_this_one() -> None:
     assert "may be an earlier" not in result.message()
 
 
+@pytest.mark.parametrize("hours", [-13, -1, 0, 1, 9])
+def test_the_time_zone_of_a_container_hides_no_line_of_a_server_that_is_watched(hours: int) -> None:
+    """What it writes while it runs is its own, whatever the clock says that it goes by."""
+    off = hours * 3600
+    world = World()
+    world.log = [(0, stamped(off - 90, "server_args={}")), (0, stamped(off - 60, "Scheduler hit an exception: old"))]
+    for second, text in (
+        (20, "server_args=ServerArgs(port=1)"),
+        (30, "Init parallel begin."),
+        (35, "Load weight begin."),
+    ):
+        world.log.append((second, stamped(off + second, text)))
+    result = world.wait()
+    assert (result.verdict, result.state.log.stage) == ("no_progress", "load_weights")
+    assert "stage load_weights" in result.message()
+    assert "old" not in result.message()
+
+
 def test_doubtful_lines_are_called_so() -> None:
     world = World().at(0, main=None, workers=0).unit_at(0, phase="failed", active_state="failed")
     world.log = [(0, stamped(-60, "server_args={}")), (0, stamped(-59, "x Error y"))]
