@@ -270,8 +270,8 @@ def test_faults(session: nox.Session) -> None:
     """Planted faults on simulated nodes: the verdict, and that nothing else happened."""
     tools = Tools(session, "runtime")
     folder = reports(session)
-    # Three at a time on two cores: most of them wait for something most of the time.
-    spread = ("-n", "3", "--dist", "loadgroup")
+    # Three files at a time on two cores: most tests wait for something most of the time.
+    spread = ("-n", "3", "--dist", "loadfile")
     words = session.posargs or [*spread, "tests/faults"]
     tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *words)
     refuse_nothing(session, folder)

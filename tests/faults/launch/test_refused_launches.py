@@ -14,8 +14,6 @@ import refused_launch
 from planted_faults import REFUSED, Refusal
 from simulated_nodes import Node, Playbooks, Run
 
-pytestmark = pytest.mark.xdist_group("refused launches")  # they share the old server
-
 
 @pytest.fixture(scope="module")
 def old_server(node: Node, play: Playbooks) -> t.Iterator[list[int]]:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -111,6 +113,22 @@ def decide(row: ReleaseFault) -> None:
 
 def play(row: ReleaseFault, modules: Modules, node: Node, folder: pathlib.Path) -> Played:
     """AssertionError says what is wrong with it."""
+    with device_numbers(row):
+        return _alone(row, modules, node, folder)
+
+
+@contextlib.contextmanager
+def device_numbers(row: ReleaseFault) -> t.Iterator[None]:
+    """Real device nodes have numbers that the rows share, also with rows in another process: one after the other."""
+    if "root" not in row.needs:
+        yield
+        return
+    with open(pathlib.Path(__file__), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _alone(row: ReleaseFault, modules: Modules, node: Node, folder: pathlib.Path) -> Played:
     scene = Scene(folder, node)
     try:
         return _play(row, modules, scene)

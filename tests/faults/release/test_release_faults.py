@@ -20,13 +20,7 @@ from release_faults import ROWS
 from release_row import ReleaseFault
 
 
-def _parameter(row: ReleaseFault) -> t.Any:
-    # Rows with real device nodes share the numbers of the nodes: one after the other.
-    marks = [pytest.mark.xdist_group("device nodes")] if "root" in row.needs else []
-    return pytest.param(row, id=f"{row.group}: {row.name}", marks=marks)
-
-
-@pytest.mark.parametrize("row", map(_parameter, ROWS))
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.group}: {row.name}")
 def test_release_fault(row: ReleaseFault, modules: Modules, node_of: t.Callable[[int], Node]) -> None:
     if not_run(row):
         pytest.skip(not_run(row))

@@ -20,7 +20,6 @@ from release_faults import ROWS
 from sabotage import sabotaged
 
 CORE = "plugins/module_utils"
-pytestmark = pytest.mark.xdist_group("device nodes")
 
 
 @dataclasses.dataclass(frozen=True)

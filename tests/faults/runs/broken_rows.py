@@ -86,11 +86,10 @@ def _kills(kind: str, entries: t.Sequence[Entry], seen: set[t.Any]) -> t.Iterato
         if kind == "gpu host" and entry["where"] == "NODE":
             continue  # as on a node alone
         # What differs with a GPU host is where the lease stands and who releases.
-        state = _state(entry) if kind == "alone" else (kind, entry["server"])
-        always = state not in seen and (kind == "alone" or entry["server"] != "old")
-        always = always or (kind == "alone" and number == len(entries) - 1)
+        differs = number > 0 if kind == "alone" else entry["server"] == "down"
+        always = differs and (kind, _state(entry)) not in seen
         if always:
-            seen.add(state)
+            seen.add((kind, _state(entry)))
         where = ", with a GPU host" if kind == "gpu host" else ""
         yield _row(
             KILLED, f"SIGKILL before: {_label(entry)}{where}", entry,
@@ -103,9 +102,10 @@ def _losses(kind: str, who: str, entries: t.Sequence[Entry], seen: set[t.Any]) -
     for number, entry in enumerate(entries):
         if entry["where"] != who:
             continue
-        state = (kind, who, entry["server"], who == "NODE" and "swapped" in entry)
-        # With a GPU host the lease stands there, and a node that is lost gives it back.
-        differs = kind == "alone" or who == "GPU HOST" or entry["server"] == "down"
+        # With a GPU host the lease stands there, and a node that is lost gives it back. What is lost before the stop or
+        # after the start leaves nothing that a kill does not.
+        state = (kind, who, entry["server"], kind == "alone" and "swapped" in entry)
+        differs = entry["server"] == "down" or (who == "GPU HOST" and entry["server"] == "new")
         always = entry["lease"] and differs and state not in seen
         if always:
             seen.add(state)

@@ -57,6 +57,7 @@ class SmallNode(Node):
         give_timers(self)
         self.number = int("".join(filter(str.isdigit, self.name)))
         self.variables = breaks(self.lost, self.number + 1)
+        self.said = ""  # by the last tool that was called
         self.inside: list[str] = []  # what leads a command into the node's container, where it has one
 
     @property
@@ -84,11 +85,13 @@ class SmallNode(Node):
         return True
 
     def _tool(self, tool: str, *words: str) -> int:
-        return subprocess.run(
+        done = subprocess.run(
             [*self.inside, str(self.folder / "bin" / tool), *words],
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.folder / "run"), "HOME": str(self.folder / "home")},
-            capture_output=True, timeout=120, check=False,
-        ).returncode  # fmt: skip
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False, text=True,
+        )  # fmt: skip
+        self.said = done.stdout + done.stderr
+        return done.returncode
 
     def leases(self) -> list[dict[str, t.Any]]:
         """Those that nobody has taken over."""

@@ -154,7 +154,7 @@ class Scene:
         assert begun.rc == 0, str(begun)
         for part in others:
             part.node.take_files_of(first.node)
-            assert part.node.systemctl("start") == 0
+            assert until(lambda node=part.node: node.systemctl("start") == 0, 60), part.node.said
         assert until(lambda: all(len(part.node.launchers()) == 1 for part in self.parts.values()), 60)
         for part in self.parts.values():
             part.old = look(part.node)
