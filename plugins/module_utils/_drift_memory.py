@@ -208,8 +208,8 @@ def parse_entry(item: t.Any) -> Memory:
             backoff,
             gave_up,
         )
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from error
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def is_confirmed(found: Suspicion | None, limits: Limits, now: Moment) -> bool:
