@@ -141,6 +141,11 @@ def test_what_is_no_assignment_is_refused_without_its_value(assignment: str) -> 
         environment(assignment)
 
 
+def test_of_what_is_no_assignment_little_is_shown() -> None:
+    with pytest.raises(ValueError, match=f"^'{'-' * 40}' does not begin a NAME=value"):
+        environment("-" * 100)
+
+
 def test_a_refused_value_is_not_shown() -> None:
     with pytest.raises(ValueError, match="the value of TOKEN") as caught:
         environment("TOKEN=hush\n")

@@ -43,6 +43,14 @@ def at(day: int, hour: int, minute: int = 0, second: int = 0) -> float:
         ("Fri-Mon 12:00-13:00", at(3, 12), False),
         ("Mon-Wed,Sat 12:00-13:00", at(5, 12), True),
         ("Mon-Wed,Sat 12:00-13:00", at(4, 12), False),
+        ("02:00-05:00", at(6, 2), True),
+        ("22:59-23:58", at(6, 22, 58), False),
+        ("22:59-23:58", at(6, 22, 59), True),
+        ("22:59-23:58", at(6, 23, 57), True),
+        ("22:59-23:58", at(6, 23, 58), False),
+        ("Wed-Tue 12:00-13:00", at(1, 12), True),
+        ("Sun-Mon 12:00-13:00", at(2, 12), False),
+        ("Tue-Wed 12:00-13:00", at(3, 12), False),
         ("02:00-05:00", at(3, 2), True),
         ("02:00-05:00", at(3, 5), False),
     ],
@@ -85,9 +93,17 @@ def test_without_a_zone_it_is_the_time_of_the_machine_that_asks(monkeypatch: pyt
         ("24:00-02:00", "has no length"),
         ("22:00-23:00 Europe/Nowhere", "names the zone 'Europe/Nowhere', which is not known"),
         ("22:00-23:00 ../../etc/passwd", "is not understood"),
+        ("22:00-23:00 a/../../etc/passwd", "is not understood"),
+        ("22:00-23:00 Europe", "names the zone 'Europe', which is not known"),
+        ("22:00-23:00 Europe//Berlin", "names the zone 'Europe//Berlin', which is not known"),
     ],
 )
 def test_what_is_no_window(text: str, sentence: str) -> None:
     with pytest.raises(ValueError) as raised:
         parse_all(["02:00-03:00", text])
     assert sentence in str(raised.value)
+
+
+def test_without_days_it_is_every_day() -> None:
+    assert parse("02:00-05:00").days == frozenset(range(7))
+    assert (parse(" Mon 22:00-06:00 ").text, parse("Mon 22:00-06:00").last) == ("Mon 22:00-06:00", 30 * 60)

@@ -35,6 +35,10 @@ def proc(tmp_path: pathlib.Path) -> Proc:
         (UNPRIVILEGED, 100999, "sglang"),
         (UNPRIVILEGED, 100000, "root"),
         (UNPRIVILEGED, 999, None),
+        ("0 100000 999\n", 100998, None),
+        ("0 100000 1000\n", 100999, "sglang"),
+        ("0 100000 999\n", 100999, None),
+        ("0 100000 10\n999 200000 1\n", 200000, "sglang"),
         ("nonsense\n", 0, None),
         ("", 0, None),
     ],
@@ -59,3 +63,29 @@ def test_what_a_container_puts_there_instead_is_not_followed(proc: Proc) -> None
     assert user_name(proc, 7, 0, inside=True) is None
     passwd.unlink()
     assert user_name(proc, 7, 0, inside=True) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("sglang:x:999", "sglang"),
+        ("sglang:x:999:999:a\tcomment:/srv:/bin/sh\t", "sglang"),
+        ("sglang:\x07:999:999::/srv:/bin/sh", "sglang"),
+        ("sg\x1b[31mlang:x:999:999::/srv:/bin/sh", None),
+        ("sglang:x:1:999::/srv:/bin/sh", None),
+        ("sglang:999", None),
+        ("sglang", None),
+        ("x" * 200 + ":x:999:999::/srv:/bin/sh", "x" * 64),
+    ],
+)
+def test_lines_that_a_container_may_write(proc: Proc, line: str, name: str | None) -> None:
+    """What it puts there goes to a terminal."""
+    pathlib.Path(proc.root, "7/root/etc/passwd").write_text(f"root:x:0:0::/root:/bin/sh\n{line}\n")
+    assert user_name(proc, 7, 999, inside=True) == name
+
+
+@pytest.mark.parametrize(("before", "name"), [(999_988, "sglang"), (999_989, None)])
+def test_no_more_than_a_megabyte_of_it_is_read(proc: Proc, before: int, name: str | None) -> None:
+    comment = "#" * (before - 1) + "\n"
+    pathlib.Path(proc.root, "7/root/etc/passwd").write_text(f"{comment}sglang:x:999")
+    assert user_name(proc, 7, 999, inside=True) == name
