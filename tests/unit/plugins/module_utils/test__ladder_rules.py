@@ -15,7 +15,10 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
     PortOwner,
     Unreadable,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_arguments import release_options
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_arguments import (
+    LADDER_ARGUMENTS,
+    release_options,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import (
     DEFAULT_LADDER,
     LONGEST_RUNG,
@@ -94,6 +97,32 @@ def test_options_that_cannot_be_meant(changed: dict[str, float], words: str) -> 
     assert release_options(params, check_mode=True).check_mode
     with pytest.raises(ValueError, match=words):
         release_options({**params, **changed}, check_mode=False)
+
+
+@pytest.mark.parametrize(("stop_timeout", "respawn_watch"), [(0.5, 0.0), (3600.0, 600.0), (1.0, 0.5), (180.0, 10.0)])
+def test_the_longest_and_the_shortest_times(stop_timeout: float, respawn_watch: float) -> None:
+    params = {
+        "ladder": [KILL],
+        "stop_timeout": stop_timeout,
+        "respawn_watch": respawn_watch,
+        "node_pid_namespace": None,
+    }
+    assert release_options(params, check_mode=False).respawn_watch == respawn_watch
+
+
+@pytest.mark.parametrize(("option", "value"), [("stop_timeout", 3600.5), ("stop_timeout", 0), ("respawn_watch", 600.5)])
+def test_a_little_beyond_is_refused(option: str, value: float) -> None:
+    params = {"ladder": [KILL], "stop_timeout": 180.0, "respawn_watch": 10.0, "node_pid_namespace": None}
+    with pytest.raises(ValueError, match=f"{option} is {value:g}: it has to be"):
+        release_options({**params, option: value}, check_mode=False)
+
+
+def test_what_the_modules_take_of_a_ladder() -> None:
+    """The default is the ladder that is documented, and each rung names its signal and its time."""
+    arguments = LADDER_ARGUMENTS
+    assert read_ladder(arguments["ladder"]["default"]) == DEFAULT_LADDER == (Rung("TERM", 15.0), Rung("KILL", 180.0))
+    assert [one["required"] for one in arguments["ladder"]["options"].values()] == [True, True]
+    assert (arguments["stop_timeout"]["default"], arguments["respawn_watch"]["default"]) == (180.0, 10.0)
 
 
 def tree(dying: t.Collection[int] = ()) -> tuple[list[Holder], t.Callable[[int], tuple[int, ...]]]:
