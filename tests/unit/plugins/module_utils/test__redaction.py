@@ -220,3 +220,15 @@ def test_a_title_that_a_process_gave_itself_cannot_draw_on_a_terminal() -> None:
 
 def stat_line(comm: str) -> bytes:
     return f"4711 ({comm}) S {' '.join(['1'] * 40)}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["server", "--api-key", "two words"], "server --api-key ***"),
+        (["server", "--api-key", "a'b", "--port", "30000"], "server --api-key *** --port 30000"),
+        (["server", "--api-key", "--api-key", "shown"], "server --api-key *** shown"),
+    ],
+)
+def test_what_follows_the_name_of_a_secret_is_masked_whatever_it_is(argv: list[str], line: str) -> None:
+    assert redact_argv(argv).replace(MASK, "***").replace("'***'", "***") == line

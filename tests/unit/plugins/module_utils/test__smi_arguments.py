@@ -69,3 +69,19 @@ def test_an_empty_path_is_refused(path):
 
 def test_the_defaults_are_valid():
     check_smi_arguments(DEFAULTS)
+
+
+@pytest.mark.parametrize("timeout", [0.5, 60.0, 3600.0])
+def test_a_deadline_that_can_be_meant(timeout):
+    check_smi_arguments({**DEFAULTS, "smi_timeout": timeout})
+
+
+def test_no_machine_has_more_than_1024_gpus():
+    assert expectation_from({**DEFAULTS, "expected_count": 1024}) == Expectation(count=1024)
+    with pytest.raises(ValueError, match="expected_count is 1025: no machine has more than 1024 GPUs"):
+        expectation_from({**DEFAULTS, "expected_count": 1025})
+
+
+def test_what_is_asked_where_nothing_is_said():
+    assert SMI_ARGUMENTS["smi_timeout"]["default"] == 60.0
+    assert EXPECTATION_ARGUMENTS["max_used_mib"]["default"] == 0
