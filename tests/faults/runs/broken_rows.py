@@ -18,6 +18,7 @@ import typing as t
 from run_row import RunFault
 
 KILLED, LOST, MOMENTS = "Controller killed", "Node or GPU host lost", "Every moment of a relaunch"
+ALWAYS = ("alone",)  # the kinds of nodes of which some rows are played without being asked for
 BEFORE_LEASE = "Take the lease on the GPUs of NODE"
 Entry = dict[str, t.Any]
 RECORDED: dict[str, list[Entry]] = json.loads(
@@ -68,6 +69,7 @@ def _next(entry: Entry) -> str:
 def _row(group: str, name: str, entry: Entry, must: str, always: bool, play: str, **options: t.Any) -> RunFault:
     asked = {"entry": entry, **options}
     needs = ("root",) if options["kind"] == "gpu host" else ()
+    always = always and options["kind"] in ALWAYS
     return RunFault(
         group, name, _before(entry), must, _MUST_NOT, play, asked, needs=(*needs, *(() if always else ("every break",)))
     )
