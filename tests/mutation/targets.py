@@ -63,6 +63,7 @@ TESTED_BY = {
     "_port_owner": ("test__port_rulings.py", "test__preflight_port.py", "test__sglang_ready.py"),
     "_preflight_arguments": ("test__preflight_parser_words.py", "test__preflight_arguments.py"),
     "_raw_holds": ("test__holder_scan.py", "test__node_match.py", "test__dispositions.py"),
+    "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
     "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
     "_sglang_parser_program": ("test__preflight_arguments.py",),
     "_sglang_ready": ("test__sglang_ready.py", "test__sglang_ready_progress.py"),
