@@ -54,11 +54,12 @@ def test_where_the_time_on_the_node_is_not_known_nothing_is_confirmed(
     node.pass_time(5 * MINUTE)
     assert node.judge().action == "relaunch"
 
-    def gather(*parts: t.Any, config: t.Any, gpus: t.Any, load_budget: t.Any, unit: t.Any) -> t.Any:
-        seen = _drift_evidence.gather(*parts, config=config, gpus=gpus, load_budget=load_budget, unit=unit)
-        return dataclasses.replace(seen, now=None)
+    gather: dict[str, t.Any] = {"real": _drift_evidence.gather}
 
-    monkeypatch.setattr(_drift_limits, "gather", gather)
+    def without_time(*parts: t.Any, **options: t.Any) -> t.Any:
+        return dataclasses.replace(gather["real"](*parts, **options), now=None)
+
+    monkeypatch.setattr(_drift_limits, "gather", without_time)
     verdict = node.judge()
     assert (verdict.action, verdict.would, verdict.confirmed) == ("report", "relaunch", False)
     assert verdict.held_back == "confirmation"
