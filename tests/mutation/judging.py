@@ -29,6 +29,7 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import types
 import typing as t
@@ -289,6 +290,20 @@ def judge(
     """In a child of this process, which has the tools loaded and the collection not: how many, and what it printed."""
     if not in_own_namespace():
         raise RuntimeError("not the first process of a PID namespace: mutants may signal anybody")
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as temporary:
+        return _judge(place, tests, path, source, mutants, until, keep, temporary)
+
+
+def _judge(
+    place: pathlib.Path,
+    tests: list[str],
+    path: pathlib.Path,
+    source: str,
+    mutants: dict[str, Broken],
+    until: float,
+    keep: t.Callable[[str, Outcome], None],
+    temporary: str,
+) -> tuple[int, str]:
     outcomes: dict[str, Outcome] = {}
     log = place.parents[2] / "mutation.log"
     while True:
@@ -297,7 +312,9 @@ def judge(
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _serve(place, tests, Judge(str(path), source, left, functools.partial(_say, writing), until), log)
+            _serve(
+                place, tests, Judge(str(path), source, left, functools.partial(_say, writing), until), log, temporary
+            )
         os.close(writing)
         began = len(outcomes)
         with os.fdopen(reading) as file:
@@ -321,7 +338,7 @@ def _say(pipe: int, key: str, outcome: Outcome) -> None:
     os.write(pipe, f"{key} {outcome}\n".encode())
 
 
-def _serve(place: pathlib.Path, tests: list[str], plugin: Judge, log: pathlib.Path) -> t.NoReturn:
+def _serve(place: pathlib.Path, tests: list[str], plugin: Judge, log: pathlib.Path, temporary: str) -> t.NoReturn:
     code = 70
     try:
         os.chdir(place)
@@ -331,8 +348,7 @@ def _serve(place: pathlib.Path, tests: list[str], plugin: Judge, log: pathlib.Pa
         sys.path.insert(0, str(place.parents[2]))
         os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(place.parents[2])
         # pytest looks through what earlier runs left, which every child would do anew.
-        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(place.parents[2] / "temporary")
-        os.makedirs(os.environ["PYTEST_DEBUG_TEMPROOT"], exist_ok=True)
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = temporary
         code = int(pytest.main([*_QUIET, "--import-mode=importlib", *tests], plugins=[plugin]))
     finally:
         with contextlib.suppress(Exception):

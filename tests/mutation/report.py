@@ -32,7 +32,7 @@ The mutants are those of [cosmic-ray](https://cosmic-ray.readthedocs.io/), `in` 
 of a handler no longer caught. Annotations and `frozen` are left alone. Each file is judged by its own quick tests alone
 (`tests/mutation/targets.py`), and of these by the tests that come by the broken statement; what slower suites would
 notice besides does not count. A deadline is of processor time, so that a busy machine makes no mutant look endless. It
-runs in a PID namespace of its own, since a mutant may signal anybody, on a copy of the project, and takes half an hour;
+runs in a PID namespace of its own, since a mutant may signal anybody, on a copy of the project, and may take an hour;
 `nox -s mutation -- --minutes 5` does a part, and the next run goes on from there. Names of files restrict it:
 `nox -s mutation -- _kinship`. It is no part of CI.
 
