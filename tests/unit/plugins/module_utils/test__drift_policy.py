@@ -54,10 +54,13 @@ def test_where_the_time_on_the_node_is_not_known_nothing_is_confirmed(
     node.pass_time(5 * MINUTE)
     assert node.judge().action == "relaunch"
 
-    gather: dict[str, t.Any] = {"real": _drift_evidence.gather}
-
-    def without_time(*parts: t.Any, **options: t.Any) -> t.Any:
-        return dataclasses.replace(gather["real"](*parts, **options), now=None)
+    def without_time(
+        parts: t.Any, *, unit: t.Any, config: t.Any, gpus: t.Any, load_budget: t.Any, run_id: t.Any
+    ) -> t.Any:
+        seen = _drift_evidence.gather(
+            parts, unit=unit, config=config, gpus=gpus, load_budget=load_budget, run_id=run_id
+        )
+        return dataclasses.replace(seen, now=None)
 
     monkeypatch.setattr(_drift_limits, "gather", without_time)
     verdict = node.judge()
