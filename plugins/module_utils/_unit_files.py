@@ -46,7 +46,8 @@ class UnitFile:
 class UnitFolder:
     """What the folder of a file shall be. uid and gid None: whoever made it.
 
-    log: the name of a file in it that systemd appends to, and would make readable for everybody.
+    log: the name of a file in it that systemd appends to, and would make readable for everybody. keep: a folder that is
+    there already stays as it is.
     """
 
     path: str
@@ -54,6 +55,7 @@ class UnitFolder:
     uid: int | None = None
     gid: int | None = None
     log: str = ""
+    keep: bool = False
 
     @property
     def log_path(self) -> str:
@@ -233,7 +235,7 @@ def _is_there(folder: UnitFolder) -> bool:
         raise _wrong("cannot look at", folder.path, exc) from exc
     if not stat.S_ISDIR(info.st_mode):
         raise UnitFileError(f"{folder.path} must be a folder and is none; move away what is there")
-    return (
+    return folder.keep or (
         stat.S_IMODE(info.st_mode) == folder.mode
         and folder.uid in (None, info.st_uid)
         and folder.gid in (None, info.st_gid)

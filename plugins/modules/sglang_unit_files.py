@@ -111,6 +111,12 @@ options:
           - Name of a file in the folder that systemd appends to. Systemd would make it readable for everybody, so it is
             made beforehand, or corrected, with mode 0600 and the folder's owner. A symbolic link is refused.
         type: str
+      keep:
+        description:
+          - Leave mode and owner of a folder that is there already as they are. A user's own folders may be closed to
+            others for a reason.
+        type: bool
+        default: false
   secrets:
     description:
       - Values that stand in the files but must appear in no log, diff or result. They travel apart from the text for
@@ -260,7 +266,7 @@ def _folders(entries: t.Sequence[t.Mapping[str, t.Any]], state: str, check_mode:
         log = entry["log"] or ""
         if (log and check_line("folders: log", log) in (".", "..")) or "/" in log:
             raise ValueError(f"folders: log of {path} is {shown(log)}; it must be the name of a file in that folder")
-        wanted.append(_unit_files.UnitFolder(path, int(text, 8), *_account(entry, "folders"), log))
+        wanted.append(_unit_files.UnitFolder(path, int(text, 8), *_account(entry, "folders"), log, entry["keep"]))
     return _unit_files.folders_differing(wanted) if check_mode else _unit_files.make_folders(wanted)
 
 
@@ -354,6 +360,7 @@ def main() -> None:
                     "owner": {"type": "str"},
                     "group": {"type": "str"},
                     "log": {"type": "str"},
+                    "keep": {"type": "bool", "default": False},
                 },
             },
             "secrets": {"type": "dict", "default": {}, "no_log": True},

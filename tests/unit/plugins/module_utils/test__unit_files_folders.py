@@ -51,6 +51,15 @@ def test_a_wrong_mode_is_corrected(tmp_path: pathlib.Path) -> None:
     assert mode(tmp_path / "log") == 0o750
 
 
+def test_a_folder_of_a_user_is_not_opened_to_others_for_a_log_in_it(tmp_path: pathlib.Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(0o700)
+    wanted = [UnitFolder(str(home), log="sglang.log", keep=True), UnitFolder(str(home / "new"), keep=True)]
+    assert _unit_files.make_folders(wanted) == (str(home / "new"), str(home / "sglang.log"))
+    assert (mode(home), mode(home / "new")) == (0o700, 0o755)
+    assert _unit_files.folders_differing(wanted) == ()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
 def test_a_wrong_owner_is_corrected(tmp_path: pathlib.Path) -> None:
     _unit_files.make_folders([UnitFolder(str(tmp_path / "log"), 0o750, 0, 65534)])
