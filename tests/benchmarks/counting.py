@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import pathlib
 import re
+import subprocess
 import typing as t
+
+from measuring import until
 
 CALLS = "clone,clone3,fork,vfork,execve"
 # Of a call that another line interrupted, the end carries the result, and the flags stand in its beginning.
 LINE = re.compile(r"^(?P<pid>\d+) +(?:<\.\.\. )?(?P<call>clone3?|v?fork|execve)\b(?P<rest>.*)$", re.MULTILINE)
 
 
-def tracing(output: pathlib.Path) -> list[str]:
-    """What to put before a command."""
+def tracing(output: pathlib.Path, *, aside: bool = False) -> list[str]:
+    """What to put before a command. It ends at a SIGTERM, and then lets go of what it traces. aside: it is no parent of
+    the command, so nobody waits for what that left behind, as an ssh that keeps its connection."""
     return [
         "strace",
+        *(["-D"] if aside else []),
+        "-I",
+        "2",
         "-f",
         "-qq",
         "--seccomp-bpf",
@@ -31,6 +38,15 @@ def tracing(output: pathlib.Path) -> list[str]:
         "-o",
         str(output),
     ]
+
+
+def ended(output: pathlib.Path) -> None:
+    """Wait until strace has written all of it."""
+    until(
+        f"the end of strace on {output.name}",
+        lambda: subprocess.run(["fuser", "-s", str(output)], stderr=subprocess.DEVNULL, check=False).returncode != 0,
+        pause=0.1,
+    )
 
 
 def count(text: str) -> dict[str, int]:

@@ -16,7 +16,7 @@ import time
 import typing as t
 
 from controller import INSTANT, PLAIN, Controller, Played
-from counting import counted, tracing
+from counting import counted, ended, tracing
 from loopback import Relay, Sshd
 from measuring import HERE, CouldNotRun, Report, boottime, need, until, use_collection
 from release_once import INTERVAL, SAMPLES
@@ -200,13 +200,14 @@ def count_costs(bench: Bench, report: Report) -> None:
         paths = place / "cp"
         try:
             with bench.without_guard() if name == PLAYBOOK else contextlib.nullcontext():
-                bench.play(playbook, sshd, relay.port, under=tracing(place / "controller.trace"),
+                bench.play(playbook, sshd, relay.port, under=tracing(place / "controller.trace", aside=True),
                            environment={"ANSIBLE_SSH_CONTROL_PATH_DIR": str(paths)}, **extra)  # fmt: skip
             wire = relay.counted()
         finally:
             sshd.leave(paths)
             relay.close()
             sshd.close()
+        ended(place / "controller.trace")
         here, there = counted(place / "controller.trace"), counted(place / "node.trace")
         if not here["programs"] or not there["programs"] or not wire["connections"]:
             raise CouldNotRun(f"relaunch: nothing was counted for {name}: {here}, {there}, {wire}")
