@@ -73,8 +73,8 @@ LOAD: tuple[LoadFault, ...] = (
     LoadFault("draft model's context too short", "failed", "draft model whose context covers it",
               server=dies("kv_cache", exit_code=1, says="Scheduler hit an exception: ValueError: User-specified "
                           "context_length (262144) is greater than the derived context_length (131072).")),
-    LoadFault("killed for memory (exit 137)", "failed", "ended by SIGKILL", server=dies("weights", signal=9),
-              stage="init_distributed"),
+    LoadFault("killed for memory (exit 137)", "failed", "ended by SIGKILL",
+              server={**dies("kv_cache", signal=9), "load_s": 5}, stage="allocate_memory"),
     LoadFault("crash with exit 0", "failed", "ended by itself with exit 0",
               server=dies("graph", exit_code=0, says="Shutting down")),
     LoadFault("worker dies, the launcher notices", "failed", "scheduler died during initialization",
@@ -93,7 +93,7 @@ LOAD: tuple[LoadFault, ...] = (
     # systemd's part.
     LoadFault("guard refuses", "failed", "its start guard did not let it start: GPU 3 is held by 4711", "planted",
               plant="refuse_by_guard"),
-    LoadFault("crash loop", "crash_looping", "restarted it 2 times", server=dies("init", exit_code=1),
+    LoadFault("crash loop", "crash_looping", " 2 times", server=dies("init", exit_code=1),
               at_exit={"NRestarts": "2"}),
     LoadFault("systemd gives up", "crash_looping", "start-limit-hit", server=dies("init", exit_code=1),
               at_exit={"ActiveState": "failed", "SubState": "failed", "Result": "start-limit-hit"}),

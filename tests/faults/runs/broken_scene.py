@@ -189,6 +189,7 @@ class Scene:
         node = part.node
         if part.row.options.get("dirty"):
             worker = node.hold("--gpu", "1", "--mib", "5000")
+            assert until(lambda: sum(node.used_mib()) >= 5000, 30)
             node.time_comes()
             report = json.loads((node.folder / "run" / "guard" / "sglang.service.json").read_text())
             part.refused_on_dirty = (
