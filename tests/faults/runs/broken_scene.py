@@ -190,8 +190,11 @@ class Scene:
         if part.row.options.get("dirty"):
             worker = node.hold("--gpu", "1", "--mib", "5000")
             assert until(lambda: sum(node.used_mib()) >= 5000, 30)
-            node.time_comes()
-            report = json.loads((node.folder / "run" / "guard" / "sglang.service.json").read_text())
+            told = node.folder / "run" / "guard" / "sglang.service.json"
+            before = told.read_text()
+            node.time_comes()  # without waiting for the start, so the guard may speak later
+            assert until(lambda: told.read_text() not in (before, "") and '"waiting"' not in told.read_text(), 60)
+            report = json.loads(told.read_text())
             part.refused_on_dirty = (
                 f"{report['verdict']}: {report['reason']}, launchers {node.launchers()}, worker {worker}"
             )
