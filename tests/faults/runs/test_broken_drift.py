@@ -73,7 +73,8 @@ def test_fault(row: RunFault, request: pytest.FixtureRequest) -> None:
     assert came is not None
     assert scene.suspects[name]["held_back"] == "confirmation", scene.suspects[name]
     told = scene.mends[name]
-    server, verbs = row.options["server"], told["run"].verbs(part.node, "stop", "start")
+    server, calls = row.options["server"], told["run"].of(part.node)
+    verbs = [call.verb for call in calls if "sglang.service" in call.argv and call.verb in ("stop", "start")]
     assert told["action"] == "relaunch", f"{told}\n{told['run']}"
     assert [lease["run_id"] for lease in left.standing] == [scene.run_id]
     assert "could not be given back" in told["run"].text, str(told["run"])
