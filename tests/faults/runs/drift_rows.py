@@ -25,9 +25,9 @@ class Loss(t.NamedTuple):
 
 _STOP, _RELEASE, _START = "Stop sglang.service", "End who holds the GPUs of NODE", "Start the server with profile base"
 LOSSES: tuple[Loss, ...] = (
-    Loss("node lost before drift's stop", _STOP, "hung", always=True),
-    Loss("node lost before drift's release", _RELEASE, "down", always=True),
-    Loss("node lost before drift's start", _START, "down", always=True),
+    Loss("node lost before drift's stop", _STOP, "hung"),
+    Loss("node lost before drift's release", _RELEASE, "down"),
+    Loss("node lost before drift's start", _START, "down"),
     Loss("GPU host lost before drift's release", _RELEASE, "new", "GPU HOST"),
 )
 _FAILS = "the remedy counts as failed and says who was lost; "
