@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import gc
 import importlib.machinery
@@ -43,6 +44,18 @@ _SLACK = 1.0  # seconds of processor time beyond four times what the tests take 
 _IMPORT = 5.0  # and what importing everything again may take
 _ASLEEP = 5.0  # seconds in which nobody does anything, beyond three times what the tests take
 _QUIET = ("-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-o", "pythonpath=", "-o", "addopts=")
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One file of the core in a copy of the project, how it is broken, and the tests that are asked about it."""
+
+    place: pathlib.Path
+    tests: list[str]
+    path: pathlib.Path
+    source: str
+    mutants: dict[str, Broken]
+    until: float
 
 
 def in_own_namespace() -> bool:
@@ -132,14 +145,10 @@ def in_functions(source: str, mutated: str, path: str) -> dict[tuple[str, int], 
 class Judge:
     """A pytest plugin: instead of running the tests once, it runs them against every mutant."""
 
-    def __init__(
-        self, path: str, source: str, mutants: dict[str, Broken], told: t.Callable[[str, Outcome], None], until: float
-    ) -> None:
-        self.path = path
-        self.source = source
-        self.mutants = mutants
+    def __init__(self, work: Work, told: t.Callable[[str, Outcome], None]) -> None:
+        self.work = work
+        self.path = str(work.path)
         self.told = told
-        self.until = until
         self.killers: list[int] = []  # tests that failed, the last one first
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -153,11 +162,11 @@ class Judge:
         everything = coverage.look(session, {one.__code__ for one in functions})
         if everything is None:
             raise pytest.UsageError("the tests fail without a mutant")
-        statements = coverage.statements(self.source)
-        for key, (line, mutated) in self.mutants.items():
-            if time.monotonic() > self.until:
+        statements = coverage.statements(self.work.source)
+        for key, (line, mutated) in self.work.mutants.items():
+            if time.monotonic() > self.work.until:
                 break
-            differ = in_functions(self.source, mutated, self.path)
+            differ = in_functions(self.work.source, mutated, self.path)
             if differ is None:
                 took = sum(one.seconds for one in everything) + _IMPORT
                 outcome, dummy = self._child(functools.partial(self._all_again, session, mutated), took)
@@ -278,43 +287,25 @@ def _end_others() -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def judge(
-    place: pathlib.Path,
-    tests: list[str],
-    path: pathlib.Path,
-    source: str,
-    mutants: dict[str, Broken],
-    until: float,
-    keep: t.Callable[[str, Outcome], None],
-) -> tuple[int, str]:
+def judge(work: Work, keep: t.Callable[[str, Outcome], None]) -> tuple[int, str]:
     """In a child of this process, which has the tools loaded and the collection not: how many, and what it printed."""
     if not in_own_namespace():
         raise RuntimeError("not the first process of a PID namespace: mutants may signal anybody")
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as temporary:
-        return _judge(place, tests, path, source, mutants, until, keep, temporary)
+        return _judge(work, keep, temporary)
 
 
-def _judge(
-    place: pathlib.Path,
-    tests: list[str],
-    path: pathlib.Path,
-    source: str,
-    mutants: dict[str, Broken],
-    until: float,
-    keep: t.Callable[[str, Outcome], None],
-    temporary: str,
-) -> tuple[int, str]:
+def _judge(work: Work, keep: t.Callable[[str, Outcome], None], temporary: str) -> tuple[int, str]:
     outcomes: dict[str, Outcome] = {}
-    log = place.parents[2] / "mutation.log"
+    log = work.place.parents[2] / "mutation.log"
     while True:
-        left = {key: one for key, one in mutants.items() if key not in outcomes}
+        left = {key: one for key, one in work.mutants.items() if key not in outcomes}
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _serve(
-                place, tests, Judge(str(path), source, left, functools.partial(_say, writing), until), log, temporary
-            )
+            open_ones = dataclasses.replace(work, mutants=left)
+            _serve(open_ones, functools.partial(_say, writing), log, temporary)
         os.close(writing)
         began = len(outcomes)
         with os.fdopen(reading) as file:
@@ -327,10 +318,10 @@ def _judge(
         if os.waitstatus_to_exitcode(status) >= 0:
             return len(outcomes), log.read_text(encoding="utf-8", errors="replace")
         # The mutant ended this child too: then a test would have seen it, had it been there to see.
-        fatal = next(key for key in mutants if key not in outcomes)
+        fatal = next(key for key in work.mutants if key not in outcomes)
         outcomes[fatal] = "killed"
         keep(fatal, "killed")
-        if began + 1 == len(outcomes) and len(left) == len(mutants):
+        if began + 1 == len(outcomes) and len(left) == len(work.mutants):
             return len(outcomes), log.read_text(encoding="utf-8", errors="replace")
 
 
@@ -338,18 +329,18 @@ def _say(pipe: int, key: str, outcome: Outcome) -> None:
     os.write(pipe, f"{key} {outcome}\n".encode())
 
 
-def _serve(place: pathlib.Path, tests: list[str], plugin: Judge, log: pathlib.Path, temporary: str) -> t.NoReturn:
+def _serve(work: Work, told: t.Callable[[str, Outcome], None], log: pathlib.Path, temporary: str) -> t.NoReturn:
     code = 70
     try:
-        os.chdir(place)
+        os.chdir(work.place)
         with log.open("wb") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        sys.path.insert(0, str(place.parents[2]))
-        os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(place.parents[2])
+        sys.path.insert(0, str(work.place.parents[2]))
+        os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(work.place.parents[2])
         # pytest looks through what earlier runs left, which every child would do anew.
         os.environ["PYTEST_DEBUG_TEMPROOT"] = temporary
-        code = int(pytest.main([*_QUIET, "--import-mode=importlib", *tests], plugins=[plugin]))
+        code = int(pytest.main([*_QUIET, "--import-mode=importlib", *work.tests], plugins=[Judge(work, told)]))
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()

@@ -78,7 +78,8 @@ class Target:
         open_ones = {one.key: (one.line, one.source) for one in all_of_them if one.key not in self.outcomes}
         if open_ones:
             began = time.monotonic()
-            found, printed = judging.judge(self.place, self.tests, self.path, self.source, open_ones, until, self._keep)
+            work = judging.Work(self.place, self.tests, self.path, self.source, open_ones, until)
+            found, printed = judging.judge(work, self._keep)
             if not found and time.monotonic() < until:
                 print(f"{self.name}: its own tests do not pass without a mutant:\n{printed[-3000:]}", flush=True)
                 return False

@@ -119,4 +119,4 @@ def test_nobody_is_killed_outside_of_a_namespace_of_its_own(judging: types.Modul
     with pytest.raises(RuntimeError, match="nobody is killed"):
         judging.end_everybody()
     with pytest.raises(RuntimeError, match="mutants may signal anybody"):
-        judging.judge(ROOT, [], ROOT / "x.py", "", {}, 0.0, lambda key, outcome: None)
+        judging.judge(judging.Work(ROOT, [], ROOT / "x.py", "", {}, 0.0), lambda key, outcome: None)
