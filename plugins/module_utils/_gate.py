@@ -125,14 +125,18 @@ def inside_container(proc_root: str = "/proc") -> bool:
 
 
 def wait_idle(
-    look: t.Callable[[], GpuLook],
+    look: t.Callable[[bool], GpuLook],
     scan: t.Callable[[t.Sequence[GpuProcess]], HolderScan] | None,
     options: GateOptions,
     clock: Clock,
     *,
     proc_root: str = "/proc",
 ) -> GateResult:
-    """Look until the gate opens or is known to stay shut. In check mode: one look, the rehearsal."""
+    """Look until the gate opens or is known to stay shut. In check mode: one look, the rehearsal.
+
+    look is told whether to ask for the compute processes too. Samples that follow a good one do without: at the first
+    there was none, and the scan of the last one sees whoever came.
+    """
     gate = _Gate(look, scan, options, clock, proc_root)
     while True:
         result = gate.step()
@@ -144,7 +148,7 @@ def wait_idle(
 class _Gate:
     def __init__(
         self,
-        look: t.Callable[[], GpuLook],
+        look: t.Callable[[bool], GpuLook],
         scan: t.Callable[[t.Sequence[GpuProcess]], HolderScan] | None,
         options: GateOptions,
         clock: Clock,
@@ -157,6 +161,7 @@ class _Gate:
         self._history: list[HistoryEntry] = []
         self._looks = 0
         self._good = 0
+        self._doubted = False
         self._holders: HolderScan | None = None
         self._scanned_at: float | None = None
         self._used: dict[str, int | None] = {}
@@ -176,7 +181,7 @@ class _Gate:
     def step(self) -> GateResult | None:
         """One sample; the result where it ends the waiting."""
         began = self._clock.monotonic()
-        look = self._look()
+        look = self._look(self._good == 0)
         self._cost = self._clock.monotonic() - began
         judgement = judge(look, self._options.expectation, self._options.max_used_mib)
         self._looks += 1
@@ -185,6 +190,8 @@ class _Gate:
         now = self._clock.monotonic()
         finding = assess(self._sample(look, judgement, now))
         self._good = self._good + 1 if finding.verdict == "idle" else 0
+        # Memory is 0 and a scan says otherwise: then no sample goes without one any more.
+        self._doubted = self._doubted or (judgement.verdict == "idle" and finding.verdict != "idle")
         if self._options.check_mode:
             return self._rehearsed(finding, look)
         standing = (finding.verdict, finding.pids, tuple(sorted(self._used.items())))
@@ -224,6 +231,10 @@ class _Gate:
         now = self._clock.monotonic()
         fresh = self._scanned_at is not None and now - self._scanned_at < SCAN_INTERVAL
         if judgement.verdict != "idle" and fresh:
+            return
+        first = self._good + 1 < self._options.samples and not self._options.check_mode
+        if judgement.verdict == "idle" and first and not self._doubted:
+            self._holders = self._scanned_at = None  # who held them is past, and the last sample looks anew
             return
         scan = self._scan
         if self._options.check_mode:  # There is no next look that would see more.

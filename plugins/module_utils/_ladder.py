@@ -32,7 +32,7 @@ FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death .
 LONGEST_INTERVAL = 0.5  # ... and at most
 # After KILL nobody can refuse, and the driver takes a tenth of a second and more for each process that dies. Looking
 # meanwhile tells nothing, and asks nvidia-smi while the driver is busy.
-KILL_INTERVAL = 0.25
+KILL_INTERVAL = 0.5
 # After the top of every tree has gone, the rest may be in the midst of their own clean exit: as long as one of them
 # ends in each such interval they are left to it, since a KILL in mid-release is how GPU memory survives (SGLang's own
 # remark). After that nobody is coming who would end them.

@@ -101,8 +101,8 @@ class NodeGuardWorld:
         self._gpus, self._folder, self._voice, self._unit = gpus, folder, voice, unit
         self.search: _leftovers.Search | None = None
 
-    def look(self) -> GpuLook:
-        return self._gpus.look()
+    def look(self, processes: bool) -> GpuLook:
+        return self._gpus.look(processes)
 
     def scan(self, processes: t.Sequence[GpuProcess]) -> HolderScan:
         return self._gpus.scan(processes)

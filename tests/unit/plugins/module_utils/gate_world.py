@@ -73,14 +73,16 @@ class Node:
         self.clock = Clock()
         self.looks, self.holders, self.cost = looks, holders, cost
         self.asked = 0
+        self.with_processes: list[bool] = []
         self.scanned: list[float] = []
 
     @property
     def elapsed(self) -> float:
         return self.clock.now - 5000.0
 
-    def look(self) -> GpuLook:
+    def look(self, processes: bool) -> GpuLook:
         self.asked += 1
+        self.with_processes.append(processes)
         found = self.looks(self.elapsed) if callable(self.looks) else self.looks[min(self.asked, len(self.looks)) - 1]
         self.clock.now += self.cost
         return found

@@ -12,8 +12,9 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, GpuLook
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.gate_world import (
+    COST,
     TWO,
     UUIDS,
     Node,
@@ -101,6 +102,41 @@ def test_what_a_scan_costs_does_not_delay_the_next_look() -> None:
     node = Node([ok(0, 900), ok(0, 0)], slow_scan, cost=0.05)
     assert node.wait(interval=0.1, killed_at=5000.0).passed
     assert node.clock.slept == [pytest.approx(0.1)] * 2
+
+
+@pytest.mark.parametrize(("samples", "asked"), [(1, [True]), (2, [True, False]), (4, [True, False, False, False])])
+def test_the_first_good_look_asks_who_computes_and_the_last_one_scans(samples: int, asked: list[bool]) -> None:
+    """Both would cost a moment of downtime for each sample, and tell the same."""
+    node = Node([ok(0, 0)])
+    assert node.wait(samples=samples).passed
+    assert node.with_processes == asked
+    assert len(node.scanned) == 1
+    assert node.scanned[0] > node.elapsed - COST, "nobody who came before the end is missed"
+
+
+def test_a_look_after_a_bad_one_asks_again_who_computes() -> None:
+    node = Node([ok(0, 0), ok(0, 900), ok(0, 0), ok(0, 0)])
+    assert node.wait().passed
+    assert node.with_processes == [True, False, True, False]
+
+
+@pytest.mark.parametrize("came", [holder(), holder(20, "foreign", computes=True), holder(dying=True)])
+def test_a_holder_that_the_last_sample_found_is_looked_for_in_each_from_then_on(came: Holder) -> None:
+    """Two samples of zero with somebody there open nothing; once he has gone, both samples have seen that."""
+    node = Node([ok(0, 0)], lambda s: scan(came) if s < 1.5 else scan())
+    result = node.wait(patience=30)
+    assert (result.verdict, result.passed) == ("idle", True)
+    assert result.waited_s >= 1.5
+    after = [moment for moment in node.scanned if moment >= 1.5]
+    assert len(after) == 2
+    assert len(node.scanned) == result.looks - 1, "only the first good look was without"
+
+
+def test_an_incomplete_scan_at_the_last_sample_keeps_it_shut() -> None:
+    node = Node([ok(0, 0)], lambda s: scan(complete=s >= 1.0, incomplete_reason="no rights"))
+    result = node.wait()
+    assert result.passed
+    assert result.waited_s >= 1.0
 
 
 def test_zero_seen_at_the_timeout_gets_its_second_look() -> None:

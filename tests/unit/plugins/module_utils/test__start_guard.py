@@ -42,8 +42,8 @@ class World:
         self.environment: list[str | None] = []
         self.resets = self.sweeps = 0
 
-    def look(self) -> GpuLook:
-        return self.node.look()
+    def look(self, processes: bool) -> GpuLook:
+        return self.node.look(processes)
 
     def scan(self, processes: t.Sequence[GpuProcess]) -> HolderScan:
         return self.node.scan(processes)
