@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _config_drift as drift
+from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import MASK
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_options import config_text
 
 UNIT = """# Written for profile base
@@ -61,6 +62,8 @@ def test_what_is_no_drift_of_a_unit(found: str) -> None:
         ),
         (UNIT.replace("[Service]", "[Serv]", 1).replace("[Serv]", "[Service]"), None),
         (None, ("file", "there", None)),
+        (UNIT + "[half\n", ("[Service] [half", None, "")),
+        (UNIT + "half]\n", ("[Service] half]", None, "")),
     ],
 )
 def test_what_is_drift_of_a_unit(found: str | None, told: tuple[str, str | None, str | None] | None) -> None:
@@ -75,8 +78,9 @@ def test_what_is_drift_of_a_unit(found: str | None, told: tuple[str, str | None,
         CONFIG.replace("tp-size: 8", "tp_size: 8  # eight"),
         CONFIG.replace('"/models/K 2.5"', "'/models/K 2.5'"),
         CONFIG.replace("true", "True"),
+        CONFIG + "revision: ~\ndtype: null\ntokenizer-path:\n",
     ],
-    ids=["the same", "comments and order", "underscores", "other quotes", "another spelling of true"],
+    ids=["the same", "comments and order", "underscores", "other quotes", "another spelling of true", "nothing said"],
 )
 def test_what_is_no_drift_of_a_configuration(found: str) -> None:
     assert drift.config_differences("sglang.yaml", CONFIG, found, {}) == []
@@ -88,6 +92,13 @@ def test_what_is_no_drift_of_a_configuration(found: str) -> None:
         (CONFIG.replace("tp-size: 8", "tp-size: 4"), ("tp-size", "8", "4")),
         (CONFIG.replace("tp-size: 8\n", ""), ("tp-size", "8", None)),
         (CONFIG + "context-length: 65536\n", ("context-length", None, "65536")),
+        (CONFIG + "enable-metrics: FALSE\n", ("enable-metrics", None, "false")),
+        (CONFIG + "stop: ''\n", ("stop", None, "")),
+        (CONFIG + "stop: '\n", ("stop", None, "'")),
+        (CONFIG + "stop: a'\n", ("stop", None, "a'")),
+        (CONFIG + "stop: 'it''s'\n", ("stop", None, "it's")),
+        (CONFIG + 'rope-scaling: {"b": "é", "a": 1}\n', ("rope-scaling", None, '{"a": 1, "b": "é"}')),
+        (CONFIG + f"stop: {'x' * 300}\n", ("stop", None, "x" * 200)),
         (CONFIG.replace('["a", "b"]', '["b", "a"]'), ("lora-target-modules", '["a", "b"]', '["b", "a"]')),
     ],
 )
@@ -97,8 +108,18 @@ def test_what_is_drift_of_a_configuration(found: str, told: tuple[str, str | Non
 
 @pytest.mark.parametrize("found", ["a:\n  - 1\n", "- a\n", "a: [1,\n", "a: &x 1\n", "a: |\n"])
 def test_a_form_that_is_not_read_is_never_called_the_same(found: str) -> None:
-    with pytest.raises(drift.NotUnderstood, match="line"):
+    with pytest.raises(drift.NotUnderstood, match=r"line [12] "):
         drift.config_differences("sglang.yaml", "", found, {})
+
+
+def test_the_line_that_is_not_read_is_named_as_editors_count() -> None:
+    with pytest.raises(drift.NotUnderstood, match="line 3 is not of the form"):
+        drift.config_differences("sglang.yaml", "", "a: 1\nb: 2\n- c\n", {})
+
+
+def test_a_value_that_is_nested_without_end_is_not_read() -> None:
+    with pytest.raises(drift.NotUnderstood, match="line 1 is nested too deeply"):
+        drift.config_differences("sglang.yaml", "", f"a: {'[' * 200000}\n", {})
 
 
 def test_keys_are_compared_and_never_shown() -> None:
@@ -109,6 +130,9 @@ def test_keys_are_compared_and_never_shown() -> None:
         assert told.item == "api-key"
         assert "s3cret" not in str(told)
         assert "stolen" not in str(told)
+        assert (told.wanted, told.found) == (MASK, f"{MASK} (another one)" if found else None)
+    (extra,) = drift.config_differences("c", "", 'api-key: "stolen"\n', SECRETS)
+    assert (extra.wanted, extra.found) == (None, f"{MASK} (another one)")
 
 
 @pytest.mark.parametrize(
@@ -122,10 +146,13 @@ def test_keys_are_compared_and_never_shown() -> None:
 )
 def test_the_running_command_line(running: list[str], drifted: bool) -> None:
     wanted = ["flock", "-n", "x", "python", "-m", "sglang.launch_server", "--config", "/etc/sglang/sglang.yaml"]
-    assert bool(drift.running_differences(wanted, running)) is drifted
+    found = drift.running_differences(wanted, running)
+    assert [one.wanted for one in found] == ["--config /etc/sglang/sglang.yaml"][: int(drifted)]
+    assert [one.found for one in found] == [" ".join(running[3:])][: int(drifted)]
 
 
 @pytest.mark.parametrize(("modified", "count"), [(None, 0), (90.0, 0), (100.0, 0), (160.0, 1)])
 def test_a_file_that_was_changed_after_the_start(modified: float | None, count: int) -> None:
-    assert len(drift.changed_since("sglang.yaml", modified, 100.0)) == count
+    found = drift.changed_since("sglang.yaml", modified, 100.0)
+    assert [one.found for one in found] == ["as it was 60 s earlier"][:count]
     assert drift.changed_since("sglang.yaml", modified, None) == []

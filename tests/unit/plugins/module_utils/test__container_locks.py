@@ -52,6 +52,10 @@ def test_what_is_no_lock(pve: pathlib.Path, line: str) -> None:
     assert look(pve, line) == ContainerLock("101")
 
 
+def test_a_lock_is_told_with_forty_characters_at_most(pve: pathlib.Path) -> None:
+    assert look(pve, f"lock: {'a' * 50}\n").lock == "a" * 40
+
+
 def test_each_container_has_its_own(pve: pathlib.Path) -> None:
     look(pve, "lock: backup\n")
     (pve / "lxc" / "102.conf").write_text(CONF.format(lock=""))

@@ -30,6 +30,7 @@ class Machine:
         self.containers: dict[str, dict[str, str]] = {"docker": {}, "podman": {}}
         self.systemd: t.Literal["there", "absent", "hung"] = "there"
         self.stop_works = True
+        self.stop_ends = True
         self.asked: list[str] = []
 
     def __call__(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
@@ -51,7 +52,8 @@ class Machine:
         if "stop" in argv:
             if not self.stop_works:
                 return CommandResult(argv, 1, "", "Job for a.service failed", 0.1)
-            self.units.get(argv[-1], {})["ActiveState"] = "inactive"
+            if self.stop_ends:
+                self.units.get(argv[-1], {})["ActiveState"] = "inactive"
             return CommandResult(argv, 0, "", "", 0.1)
         if "--" not in argv:
             return CommandResult(argv, 0, "Version=252\n", "", 0.1)
@@ -105,6 +107,42 @@ def test_a_unit_is_left_alone_that_was_not_named_or_has_no_target() -> None:
     assert plan(machine, OWN, holder(unit="b.service")) == ()
     assert plan(machine, OWN, holder(), holder(11, "foreign", unit="b.service")) == ()
     assert plan(machine, OWN, holder(500, unit="a.service")) == ()
+
+
+@pytest.mark.parametrize("pid", [1, 2])
+def test_pid_1_is_never_a_reason_to_stop_anything_and_whoever_comes_after_it_is(pid: int) -> None:
+    machine = Machine()
+    machine.units["a.service"] = active()
+    assert [order.pids for order in plan(machine, OWN, holder(pid, unit="a.service"))] == [(2,)][: pid - 1]
+
+
+@pytest.mark.parametrize("disposition", ["foreign", "protected", "monitor", "never"])
+def test_with_scope_all_a_service_of_somebody_who_is_no_target_goes_on(disposition: str) -> None:
+    machine = Machine()
+    machine.units["b.service"] = active()
+    machine.containers["docker"][ID] = "no"
+    others = (holder(10, disposition, unit="b.service"), holder(11, disposition, container=DOCKER))
+    assert plan(machine, Scope("all"), *others) == ()
+
+
+def test_a_unit_that_stays_active_though_systemctl_was_content_has_not_ended() -> None:
+    machine = Machine()
+    machine.stop_ends = False
+    machine.units["a.service"] = active()
+    (order,) = plan(machine, OWN, holder(unit="a.service"))
+    outcome = NodeManagers(machine, OWN).carry_out(order)
+    assert (outcome.ok, "the unit is active" in outcome.message) == (False, True)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_where_the_state_cannot_be_asked_afterwards_the_exit_code_of_stop_counts(works: bool) -> None:
+    def runner(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        return CommandResult(tuple(argv), 0 if "stop" in argv and works else 1, "", "no bus", 0.1)
+
+    order = Order("unit", "a.service", ("systemctl", "stop", "a.service"), (10,))
+    outcome = NodeManagers(runner, OWN).carry_out(order)
+    assert outcome.ok is works
+    assert works or "the unit is in an unknown state" in outcome.message
 
 
 def test_a_unit_inside_an_lxc_container_is_not_ours_to_stop() -> None:
@@ -168,6 +206,21 @@ def test_a_named_container_is_stopped_through_whatever_has_it(kind: str, has_it:
     assert not NodeManagers(machine, OWN).carry_out(order).ok
 
 
+def test_only_the_engine_that_runs_a_container_is_asked_about_it() -> None:
+    machine = Machine()
+    machine.containers["podman"][ID[:12]] = "no"
+    plan(machine, OWN, holder(container=Container("podman", ID)))
+    assert [asked.split()[0] for asked in machine.asked] == ["podman"]
+
+
+@pytest.mark.parametrize(("length", "stopped"), [(11, False), (12, True), (64, True)])
+def test_an_id_names_a_container_from_twelve_characters_on(length: int, stopped: bool) -> None:
+    machine = Machine()
+    machine.containers["docker"][ID[:length]] = "no"
+    scope = Scope("own", containers=(ID[:length],))
+    assert bool(plan(machine, scope, holder(container=DOCKER))) is stopped
+
+
 @pytest.mark.parametrize(("policy", "restarts"), [("no\n", False), ("\n", False), ("unless-stopped\n", True)])
 def test_whether_a_container_would_be_started_again(policy: str, restarts: bool) -> None:
     machine = Machine()
@@ -180,6 +233,8 @@ def test_a_container_that_no_engine_knows_is_a_reason_not_to_signal() -> None:
     assert order.kind == "nobody"
     assert order.restarts
     assert "no such container" in (order.problem or "")
+    (unknown,) = plan(Machine(), OWN, holder(container=Container("crio", ID)))
+    assert unknown.argv == ("docker", "stop", ID[:12]), "one command that a person can try"
 
 
 def test_the_init_of_a_named_container_counts_though_it_is_never_signalled() -> None:
@@ -234,6 +289,13 @@ def test_one_that_runs_in_no_unit_has_to_be_stopped_by_hand() -> None:
     (order,) = plan(Machine(), scope, holder(20, exe="/usr/bin/nv-hostengine"))
     assert order.kind == "nobody"
     assert "by hand" in (order.problem or "")
+
+
+def test_a_name_alone_protects_only_where_the_program_cannot_be_seen() -> None:
+    scope = Scope("own", allow_protected=("python3",))
+    spares = NodeManagers(Machine(), scope).spares
+    assert spares(holder(20, exe=None))
+    assert not spares(holder(20, exe="/home/bob/other"))
 
 
 def test_a_daemon_of_another_container_is_not_stopped_here() -> None:

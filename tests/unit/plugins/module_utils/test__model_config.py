@@ -24,6 +24,10 @@ TEXT = {"num_attention_heads": 64, "max_position_embeddings": 262144, "hidden_si
         {"thinker_config": TEXT},
         {"thinker_config": TEXT, "llm_config": {"num_attention_heads": 1}},
         {**TEXT, "architectures": ["LlavaLlamaForCausalLM"], "text_config": {"max_position_embeddings": 4096}},
+        {"architectures": ["LlavaQwenForConditionalGeneration"], "text_config": TEXT, "num_attention_heads": 1},
+        {"architectures": ["LlamaForCausalLM"], "text_config": TEXT, "num_attention_heads": 1},
+        {**TEXT, "text_config": {}},
+        {**TEXT, "text_config": "none of it"},
     ],
 )
 def test_which_part_is_the_language_model(config: dict[str, t.Any]) -> None:
@@ -50,11 +54,37 @@ def test_which_part_is_the_language_model(config: dict[str, t.Any]) -> None:
         ),
         ({"max_position_embeddings": 8192, "rope_scaling": {"factor": 8, "rope_type": "llama3"}}, 8192, 8192),
         ({"max_position_embeddings": "long"}, None, None),
+        ({"max_position_embeddings": 1e15}, None, None),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "dynamic"}}, 4096, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 0.5}}, 4096, 2048),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 0}}, 4096, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": -0.5}}, 4096, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": "4.0"}}, 4096, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": True}}, 4096, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 1e15}}, 4096, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": float("nan")}}, 4096, 4096),
     ],
 )
 def test_how_long_a_context_is(config: dict[str, t.Any], context: int | None, longest: int | None) -> None:
     found = model_config(config)
     assert (found.context, found.longest_context) == (context, longest)
+
+
+@pytest.mark.parametrize(
+    ("architectures", "name"),
+    [(["A", "B"], "A"), ([], ""), (None, ""), ("ForCausalLM", ""), ({"0": "A"}, "")],
+)
+def test_the_first_architecture_counts(architectures: t.Any, name: str) -> None:
+    assert model_config({**TEXT, "architectures": architectures}).architecture == name
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [([128, 64], 128), ([128, 0.5], 128), ([128], 128), ([0.5, 128], None), ([], None), (None, None), ("128", None)],
+)
+def test_the_block_of_fp8_weights_is_its_first_number(block: t.Any, found: int | None) -> None:
+    config = {**TEXT, "quantization_config": {"quant_method": "fp8", "weight_block_size": block}}
+    assert model_config(config).fp8_block == found
 
 
 def test_the_launch_can_change_it() -> None:

@@ -93,6 +93,22 @@ def test_daemon_and_server_of_one_service_are_one_order_and_two_services_are_two
     assert found == [NAMED + "/a", NAMED + "/b"]
 
 
+def test_nothing_starts_it_again_and_what_else_was_released_is_still_stopped(node: Node) -> None:
+    node.process(20)
+    name = "nv-hostengine"
+    engine = Holder(
+        pid=30, start_time=1, comm=name, ppid=1, exe=f"/usr/bin/{name}", program=name, disposition="target",
+        node_unit="dcgm.service",
+    )  # fmt: skip
+    scope = Scope("own", allow_protected=(*SCOPE.allow_protected, name))
+    managers = NodeManagers(node, scope, proc_root=str(node.folder))
+    asked = managers.plan(HolderScan(holders=(mps(20, kind="control"), engine)), frozenset())
+    assert [(order.kind, order.restarts, order.pids) for order in asked] == [
+        ("mps", False, (20,)),
+        ("unit", True, (30,)),
+    ]
+
+
 @pytest.mark.parametrize("uids", [(1000, 1000), (1000, None)])
 def test_nobody_elses_folder_is_believed(node: Node, uids: tuple[int, int | None]) -> None:
     node.process(21, uid=uids[0], environ=b"CUDA_MPS_PIPE_DIRECTORY=/home/bob\0")

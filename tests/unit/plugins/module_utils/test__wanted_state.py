@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import pathlib
 import stat
 import typing as t
@@ -124,12 +127,74 @@ class TestPause:
             ({"until": "2027-02-30T08:00:00Z", "reason": "x"}, "until"),
             ({"until": PAST, "reason": "x"}, "which has passed: it is 2027-01-15T08:00:00Z on this node"),
             ({"until": "2030-01-01T00:00:00Z", "reason": "x"}, "1082 days from now; at most 366"),
+            ({"until": "2027-01-15T08:00:00Z", "reason": "x"}, "which has passed"),
+            ({"until": "2028-01-16T08:00:01Z", "reason": "x"}, "366 days from now; at most 366"),
         ],
     )
     def test_one_that_cannot_be_meant(self, folder: Folder, options: dict[str, str], sentence: str) -> None:
         found = folder.ask("paused", **options)
         assert (found.verdict, found.failed, folder.path.parent.exists()) == ("refused", True, False)
         assert sentence in found.reason
+
+    @pytest.mark.parametrize("until", ["2027-01-15T08:00:01Z", "2028-01-16T08:00:00Z"])
+    def test_from_a_second_to_a_leap_year(self, folder: Folder, until: str) -> None:
+        assert self.pause(folder, until).verdict == "written"
+
+
+def test_what_is_returned_says_what_was_and_what_is(folder: Folder) -> None:
+    first = folder.ask("serving", **RELAUNCH)
+    assert (first.verdict, first.failed, first.changed, first.before) == ("written", False, True, None)
+    again = folder.ask("serving", **RELAUNCH)
+    assert (again.verdict, again.failed, again.changed, again.before) == ("unchanged", False, False, first.after)
+
+
+def test_the_file_says_which_version_of_it_this_is(folder: Folder) -> None:
+    """Other releases read it too: the number changes only together with the shape."""
+    folder.ask("serving", **RELAUNCH)
+    assert json.loads(folder.path.read_text())["version"] == 1
+
+
+def test_writing_is_what_happens_unless_only_told(folder: Folder) -> None:
+    _wanted_state.write(WantedRequest("stopped", UNIT), str(folder.path), folder.clock)
+    assert folder.wanted() is not None
+
+
+def test_a_folder_of_somebody_else_is_refused(folder: Folder) -> None:
+    folder.path.parent.mkdir()
+    folder.path.parent.chmod(0o777)
+    found = folder.ask("serving", **RELAUNCH)
+    assert (found.verdict, found.failed, found.changed) == ("refused", True, False)
+    assert f"What is wanted was not written to {folder.path}: cannot use the folder" in found.reason
+    assert not folder.path.exists()
+
+
+def test_a_lock_that_stays_taken_is_refused_after_a_while(folder: Folder) -> None:
+    folder.path.parent.mkdir(mode=0o755)
+    with contextlib.ExitStack() as held:
+        lock = os.open(folder.path.parent / ".wanted.json.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        held.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = folder.ask("serving", **RELAUNCH)
+    assert (found.verdict, found.failed, folder.path.exists()) == ("refused", True, False)
+    assert "lock" in found.reason
+
+
+def test_a_disk_that_is_full_is_told_and_what_stood_there_still_stands(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.ask("serving", **RELAUNCH)
+
+    def full(*given: t.Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    found = folder.ask("stopped", who="bo")
+    assert (found.verdict, found.failed, found.changed) == ("refused", True, False)
+    assert "No space left on device" in found.reason
+    assert "Drift follows what stands there" in found.reason
+    kept = folder.wanted()
+    assert kept is not None
+    assert kept.state == "serving"
 
 
 @pytest.mark.parametrize(
@@ -140,6 +205,8 @@ class TestPause:
         '{"version": 1, "units": {"sglang.service": {"state": "serving"}}}',
         '{"version": 1, "units": {"sglang.service": null}}',
         '{"version": 9, "units": {}}',
+        json.dumps({"version": 1, "units": {UNIT: {**Wanted().document(), "profile": 7}}}),
+        json.dumps({"version": 1, "units": {UNIT: {**Wanted().document(), "profile": "a b"}}}),
     ],
 )
 def test_what_cannot_be_read_is_told_and_replaced_by_a_person(folder: Folder, text: str) -> None:
@@ -164,6 +231,8 @@ def test_what_cannot_be_read_is_told_and_replaced_by_a_person(folder: Folder, te
         ({"unit": "sglang"}, "with the suffix"),
         ({"unit": "../x.service"}, "suffix"),
         ({"profile": "a b"}, "profile is 'a b'"),
+        ({"unit": "x" * 1000}, f"unit is '{'x' * 80}': give its name"),
+        ({"profile": "=" * 1000}, f"profile is '{'=' * 80}': letters"),
     ],
 )
 def test_names_that_are_none(folder: Folder, options: dict[str, str], sentence: str) -> None:
