@@ -131,13 +131,15 @@ def wait_idle(
     clock: Clock,
     *,
     proc_root: str = "/proc",
+    seen: HolderScan | None = None,
 ) -> GateResult:
     """Look until the gate opens or is known to stay shut. In check mode: one look, the rehearsal.
 
     look is told whether to ask for the compute processes too. Samples that follow a good one do without: at the first
-    there was none, and the scan of the last one sees whoever came.
+    there was none, and the scan of the last one sees whoever came. seen: a scan of this moment, which names who holds
+    memory until it is time for the next.
     """
-    gate = _Gate(look, scan, options, clock, proc_root)
+    gate = _Gate(look, scan, options, clock, proc_root, seen)
     while True:
         result = gate.step()
         if result is not None:
@@ -153,6 +155,7 @@ class _Gate:
         options: GateOptions,
         clock: Clock,
         proc_root: str,
+        seen: HolderScan | None,
     ) -> None:
         self._look, self._scan, self._options, self._clock = look, scan, options, clock
         self._proc_root = proc_root
@@ -162,8 +165,8 @@ class _Gate:
         self._looks = 0
         self._good = 0
         self._doubted = False
-        self._holders: HolderScan | None = None
-        self._scanned_at: float | None = None
+        self._holders = seen
+        self._scanned_at = None if seen is None else self._began
         self._used: dict[str, int | None] = {}
         self._used_since = self._began
         self._fell_at: float | None = None

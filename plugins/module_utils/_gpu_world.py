@@ -110,15 +110,16 @@ class Rescanner:
         self._asked_at = world.clock.monotonic()
         self._met: set[Identity] | None = None
         self._listed: dict[int, int | None] = {}
+        self.latest = HolderScan()
 
     def __call__(self) -> HolderScan:
         scan = self._world.scan(self._processes)
         if self._met is None:
             self._met = {identity(holder) for holder in scan.holders}
             self._remember(scan)
-            return scan
-        if self._drop_reused(scan) or self._ask_again(scan):
+        elif self._drop_reused(scan) or self._ask_again(scan):
             scan = self._world.scan(self._processes)
+        self.latest = scan
         return scan
 
     def _remember(self, scan: HolderScan) -> None:
@@ -217,7 +218,7 @@ def release_gpus(
     index_of = {gpu.uuid: gpu.index for gpu in scanner.first_look.gpus}
     result = release(
         scanner,
-        options,
+        dataclasses.replace(options, gate_follows=gate is not None),
         hold_again=lambda holder: hold_again(holder, request),
         describe=lambda holder: describe(holder, index_of),
         clock=world.clock,
@@ -231,5 +232,7 @@ def release_gpus(
     gate_result = None
     if gate is not None and not result.failed:
         gate = dataclasses.replace(gate, killed_at=result.last_signal_at)
-        gate_result = wait_idle(world.look, world.scan, gate, world.clock, proc_root=request.proc_root)
+        gate_result = wait_idle(
+            world.look, world.scan, gate, world.clock, proc_root=request.proc_root, seen=scanner.latest
+        )
     return Released(result, gate_result, scanner.first_look.state)

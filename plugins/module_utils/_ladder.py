@@ -30,8 +30,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import 
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
 LONGEST_INTERVAL = 0.5  # ... and at most
-# After KILL nobody can refuse, and the driver takes a tenth of a second and more for each process that dies. Looking
-# meanwhile tells nothing, and asks nvidia-smi while the driver is busy.
+# After KILL nobody can refuse, and the driver needs a tenth of a second and more for each. A look tells nothing then.
 KILL_INTERVAL = 0.5
 # After the top of every tree has gone, the rest may be in the midst of their own clean exit: as long as one of them
 # ends in each such interval they are left to it, since a KILL in mid-release is how GPU memory survives (SGLang's own
@@ -51,11 +50,13 @@ class _Ended(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseOptions:
-    """respawn_watch: seconds to stay watching where a living parent may start a killed target again."""
+    """respawn_watch: seconds to stay watching where a living parent may start a killed target again. gate_follows: who
+    has ended and is only listed by nvidia-smi is the gate's to wait for, since no signal is left to send."""
 
     ladder: tuple[Rung, ...] = rules.DEFAULT_LADDER
     respawn_watch: float = 10.0
     check_mode: bool = False
+    gate_follows: bool = False
 
 
 def release(
@@ -125,7 +126,7 @@ class _Run:
                 raise _Ended(*rules.quiet_verdict(before))
             if self._options.check_mode:
                 would_signal = self._rehearse(orders)
-                raise _Ended("would_release", self._rehearsal_message(would_signal, orders))
+                raise _Ended("would_release", rules.rehearsal_message(would_signal, orders))
             self._stop_through_managers(orders)
             self._climb()
             end = _Ended("survivors", self._survivor_message())
@@ -198,7 +199,13 @@ class _Run:
             )
 
     def _targets(self) -> tuple[Holder, ...]:
-        return rules.targets_of(self._now, self._own)
+        found = rules.targets_of(self._now, self._own)
+        return tuple(one for one in found if not self._ended(one)) if self._options.gate_follows else found
+
+    def _ended(self, holder: Holder) -> bool:
+        """Whether all its threads are dead, so that it only waits to be reaped: by its pidfd, and nothing is open."""
+        aim = self._aims.get(identity(holder))
+        return holder.dying and not holder.devices and aim is not None and aim.gone()
 
     def _above(self, pid: int) -> tuple[int, ...]:
         return ancestors(self._kinship, pid, {holder.pid: holder.ppid for holder in self._now.holders})
@@ -218,14 +225,6 @@ class _Run:
             for holder in rules.parents_first(living, self._above)
             if holder.pid not in covered
         )
-
-    def _rehearsal_message(self, would_signal: t.Sequence[tuple[int, str]], orders: t.Sequence[Order]) -> str:
-        parts = []
-        if orders:
-            parts.append("stop " + "; ".join(order.describe() for order in orders))
-        if would_signal:
-            parts.append("signal " + ", ".join(f"PID {pid} with {name}" for pid, name in would_signal))
-        return "Would " + (", then ".join(parts) or "only wait for the dying, and signal nobody")
 
     def _stop_through_managers(self, orders: t.Sequence[Order]) -> None:
         if not orders:

@@ -68,7 +68,7 @@ def wait_for_ends(
         # What a scan still shows of those that ended (a leader that nobody reaps) is not worth waking up for.
         alive = [aim for aim in aims if not aim.gone()]
         left = max(deadline - clock.monotonic(), 0.0)
-        if ended and (not together or not alive or left <= 0):
+        if (together and not alive) or (ended and (not together or left <= 0)):
             return True
         if not signaller.wait(alive, left):
             return ended

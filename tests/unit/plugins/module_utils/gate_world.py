@@ -93,10 +93,16 @@ class Node:
             return HolderScan()
         return self.holders(self.elapsed) if callable(self.holders) else self.holders
 
-    def wait(self, expectation: Expectation = TWO, *, with_holders: bool = True, **options: t.Any) -> GateResult:
-        return wait_idle(
-            self.look, self.scan if with_holders else None, GateOptions(expectation, **options), self.clock
-        )
+    def wait(
+        self,
+        expectation: Expectation = TWO,
+        *,
+        with_holders: bool = True,
+        seen: HolderScan | None = None,
+        **options: t.Any,
+    ) -> GateResult:
+        scanner = self.scan if with_holders else None
+        return wait_idle(self.look, scanner, GateOptions(expectation, **options), self.clock, seen=seen)
 
 
 def faulty(*used: int | None, index: int = 1) -> GpuLook:

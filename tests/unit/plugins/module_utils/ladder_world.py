@@ -36,7 +36,8 @@ class Clock:
 
 @dataclasses.dataclass
 class Fake:
-    """A process. term and kill: seconds until it ends after that signal (None: ignores it). dies_at: by itself."""
+    """A process. term and kill: seconds until it ends after that signal (None: ignores it). dies_at: by itself.
+    listed: seconds for which a scan still finds it afterwards, unreaped and only listed by nvidia-smi."""
 
     pid: int
     ppid: int = 1
@@ -58,6 +59,7 @@ class Fake:
     on_term: t.Callable[[World], None] | None = None
     on_death: t.Callable[[World], None] | None = None
     dead: bool = False
+    listed: float = 0.0
     got: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -125,7 +127,15 @@ class World:
         self.clock.now += SCAN_COST
         if self.incomplete:
             return self.incomplete.pop(0)
-        return HolderScan(holders=tuple(self.holder(one) for one in self.alive() if one.holds), seconds=SCAN_COST)
+        seen = [self.holder(one) for one in self.alive() if one.holds]
+        seen += [dataclasses.replace(self.holder(one), state="Z", dying=True) for one in self.unreaped()]
+        return HolderScan(holders=tuple(seen), seconds=SCAN_COST)
+
+    def unreaped(self) -> list[Fake]:
+        now = self.clock.now
+        return [
+            one for one in self.processes if one.dead and one.dies_at is not None and now < one.dies_at + one.listed
+        ]
 
     def hold_again(self, holder: Holder) -> Holder | None:
         if self.before_send is not None:

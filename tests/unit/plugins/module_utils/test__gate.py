@@ -132,6 +132,17 @@ def test_a_holder_that_the_last_sample_found_is_looked_for_in_each_from_then_on(
     assert len(node.scanned) == result.looks - 1, "only the first good look was without"
 
 
+def test_a_scan_of_this_moment_names_the_holders_until_it_is_time_for_the_next() -> None:
+    """The release has just looked; a scan of its own would delay the first look that shows zero."""
+    node = Node(lambda s: ok(0, 900 if s < 1.5 else 0), scan())
+    assert node.wait(seen=scan(holder(dying=True))).passed
+    assert len(node.scanned) == 1
+    held = Node(lambda s: ok(0, 900), scan(holder())).wait(seen=scan(holder(77)), timeout=1.0)
+    assert [one.pid for one in held.holders] == [77]
+    late = Node(lambda s: ok(0, 900), scan(holder(78))).wait(seen=scan(holder(77)), timeout=5.0)
+    assert [one.pid for one in late.holders] == [78]
+
+
 def test_an_incomplete_scan_at_the_last_sample_keeps_it_shut() -> None:
     node = Node([ok(0, 0)], lambda s: scan(complete=s >= 1.0, incomplete_reason="no rights"))
     result = node.wait()

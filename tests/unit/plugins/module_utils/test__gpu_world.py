@@ -12,10 +12,19 @@ import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Gpu, GpuLook, GpuProcess
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, Rescanner, refusal
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _gpu_world
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, Gpu, GpuLook, GpuProcess
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import (
+    GpuWorld,
+    Rescanner,
+    refusal,
+    release_gpus,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import ReleaseResult
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
@@ -169,6 +178,31 @@ def test_the_memory_of_all_gpus_together() -> None:
     assert world.used_mib() is None
     world.used, world.state = [5], "error"
     assert world.used_mib() is None
+
+
+def test_what_the_release_saw_last_is_what_the_gate_begins_with() -> None:
+    world = World([10])
+    scan = Rescanner(world)
+    world.holders = [holder(10)]
+    first = scan()
+    assert scan.latest is first
+    world.holders = []
+    assert scan() is scan.latest
+    assert scan.latest.holders == ()
+
+
+@pytest.mark.parametrize("gate", [None, GateOptions(Expectation(count=1), timeout=0.0)])
+def test_the_ladder_knows_whether_a_gate_follows(gate: GateOptions | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[bool] = []
+
+    def release(scan: t.Any, options: ReleaseOptions, **dummy: t.Any) -> ReleaseResult:
+        said.append(options.gate_follows)
+        return ReleaseResult("released", "")
+
+    monkeypatch.setattr(_gpu_world, "release", release)
+    monkeypatch.setattr(_gpu_world, "refusal", lambda *dummy: None)
+    release_gpus(World([]), ReleaseOptions(), gate=gate)
+    assert said == [gate is not None]
 
 
 def test_numbers_of_another_pid_namespace_are_not_signalled_by(

@@ -122,7 +122,25 @@ def test_the_killed_are_waited_for_together() -> None:
     assert result.elapsed_s < 0.1 + 0.002 * 60 + 5 * SCAN_COST
 
 
-def test_a_killed_process_that_does_not_end_is_looked_at_after_a_quarter_of_a_second() -> None:
+@pytest.mark.parametrize(("gate_follows", "least", "most"), [(True, 0.1, 0.3), (False, 2.1, 2.7)])
+def test_who_has_ended_and_is_only_listed_is_left_to_the_gate_if_there_is_one(
+    gate_follows: bool, least: float, most: float
+) -> None:
+    """Nobody reaps it (PID 1 of many containers does not), and nvidia-smi lists it until the memory is back."""
+    world = World(Fake(10, term=None, kill=0.1, listed=2.0), Fake(11, term=None, kill=0.05, listed=2.0))
+    result = world.release([Rung("KILL", 180)], gate_follows=gate_follows)
+    assert result.verdict == "released"
+    assert least <= result.elapsed_s < most
+
+
+def test_who_has_not_ended_is_waited_for_before_the_gate_too() -> None:
+    world = World(Fake(10, term=None, kill=1.0, dying_after_kill=True))
+    result = world.release([Rung("KILL", 180)], gate_follows=True)
+    assert result.verdict == "released"
+    assert result.elapsed_s >= 1.0
+
+
+def test_a_killed_process_that_does_not_end_is_looked_at_after_half_a_second() -> None:
     world = World(Fake(10, term=None, kill=0.05), Fake(11, term=None, kill=3.0, dying_after_kill=True))
     result = world.release([Rung("KILL", 180)])
     assert result.verdict == "released"

@@ -331,6 +331,7 @@ class Ending:
         pytest.param((None, None), 5.0, True, False, 5.0, [(2, 5.0)], id="nobody ends"),
         pytest.param((None, None), 5.0, False, False, 5.0, [(2, 5.0)], id="nobody ends, the first would do"),
         pytest.param((0.0, None), 5.0, False, False, 5.0, [(1, 5.0)], id="who had gone before wakes nobody"),
+        pytest.param((0.0, 0.0), 5.0, True, True, 0.0, [], id="all had gone before: nothing is left to wait for"),
         pytest.param((None,), 0.0, True, False, 0.0, [(1, 0.0)], id="no time at all"),
     ],
 )
