@@ -98,6 +98,14 @@ class Systemd:
         """Start a unit; without block only put the job in the queue."""
         return self._run(("start", *(() if block else ("--no-block",)), "--", unit), timeout)
 
+    def reload(self, timeout: float) -> CommandResult:
+        """Have systemd read the files of all units anew."""
+        return self._run(("daemon-reload",), timeout)
+
+    def enable(self, unit: str, timeout: float) -> CommandResult:
+        """Have a unit started at boot."""
+        return self._run(("enable", "--", unit), timeout)
+
     def kill(self, unit: str, signal: str, timeout: float = QUERY_TIMEOUT) -> CommandResult:
         """Send a signal (by name, such as SIGKILL) to every process of a unit."""
         return self._run(("kill", f"--signal={signal}", "--", unit), timeout)

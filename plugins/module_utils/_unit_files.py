@@ -265,9 +265,15 @@ def install(paths: t.Sequence[str]) -> tuple[str, ...]:
 
 
 def restore(paths: t.Sequence[str]) -> tuple[str, ...]:
-    """Put back what was live before install(); a file that install() created is removed. Returns the paths changed."""
+    """Put back what was live before install(); a file that install() created is removed. Returns the paths changed.
+
+    What still waits to be swapped in never was: it is thrown away, and what is live stays. So a caller who does not
+    know how far install() got can give all that was staged.
+    """
     done: list[str] = []
     for path in paths:
+        if _remove(path + STAGED):
+            continue
         if os.path.lexists(path + PREVIOUS):
             try:
                 os.replace(path + PREVIOUS, path)

@@ -34,7 +34,9 @@ options:
       - V(staged) writes beside the live files what differs from them in text, mode or owner. The live files stay as
         they are.
       - V(installed) swaps in what is staged and keeps the former files as C(PATH.previous).
-      - V(restored) puts the former files back; a file that had no predecessor is removed.
+      - V(restored) puts the former files back; a file that had no predecessor is removed. What still waits to be
+        swapped in is thrown away instead, so that all that was staged can be given where it is not known whether the
+        swap took place.
       - V(discarded) throws away what is staged.
       - V(proved) keeps what is live as C(PATH.proved), for a server that was just proved to serve.
       - V(reinstated) makes what was proved live again and keeps what is live as C(PATH.previous). A file that was not

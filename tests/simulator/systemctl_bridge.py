@@ -207,6 +207,7 @@ class Bridge:
             found["MainPID"] = "0"
         found["Result"] = "exit-code" if found.get("ActiveState") == "failed" else "success"
         found["NRestarts"] = "0"
+        found["NeedDaemonReload"] = "no"  # each call reads the unit anew
         found["InvocationID"] = ""
         with (
             contextlib.suppress(OSError),

@@ -46,7 +46,7 @@ def _recorded(kind: str) -> list[Entry]:
     for entry in RECORDED[kind]:
         times[entry["task"]] = times.get(entry["task"], 0) + 1
         entries.append({**entry, "time": times[entry["task"]], **({"swapped": True} if swapped else {})})
-        swapped = swapped or entry["task"].startswith("Swap in the files")
+        swapped = swapped or entry["task"].startswith("Start the server")
     return entries
 
 

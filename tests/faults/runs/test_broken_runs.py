@@ -127,7 +127,7 @@ def dirty(scene: Scene, part: Part) -> None:
 
 def how_it_stands(part: Part) -> str:
     """In the words of the run that lost it."""
-    if part.entry["task"].startswith("Stop "):
+    if part.entry["task"].startswith(("Stop ", "Start the server")):
         return f"may be down on {part.node.name}"
     down = f"IS DOWN on {part.node.name}"
     return {"old": "was not stopped by this run", "down": down, "new": "not proved to serve"}[part.entry["server"]]

@@ -123,14 +123,20 @@ class Node:
         processes = {(pid, started(pid)): process["comm"] for pid, process in self.processes().items()}
         return {"files": files, "processes": processes}
 
-    def wrap_systemctl(self, after: t.Mapping[str, str]) -> None:
-        """Run a line of shell after each call of systemctl with one of these verbs."""
+    def wrap_systemctl(self, after: t.Mapping[str, str], before: t.Mapping[str, str] | None = None) -> None:
+        """Run a line of shell after, or before, each call of systemctl with one of these verbs."""
         real = self.folder / "bin" / "systemctl.real"
         real.write_text(self._normal_systemctl)
         real.chmod(0o755)
-        cases = "".join(f"  *' {verb} '*) {line} ;;\n" for verb, line in after.items())
+
+        def case(lines: t.Mapping[str, str]) -> str:
+            return (
+                'case " $* " in\n' + "".join(f"  *' {verb} '*) {line} ;;\n" for verb, line in lines.items()) + "esac\n"
+            )
+
         wrapper = self.folder / "bin" / "systemctl"
-        wrapper.write_text(f'#!/bin/sh\n{shlex.quote(str(real))} "$@"\nrc=$?\ncase " $* " in\n{cases}esac\nexit $rc\n')
+        call = f'{shlex.quote(str(real))} "$@"\nrc=$?\n'
+        wrapper.write_text(f"#!/bin/sh\n{case(before or {})}{call}{case(after)}exit $rc\n")
         wrapper.chmod(0o755)
 
     def end_processes(self) -> None:

@@ -84,7 +84,7 @@ def test_start_says_whom_the_guard_refused(node, play) -> None:
     """Somebody takes a GPU in the moment between the gate and the start."""
     assert systemctl(node, "stop").returncode == 0
     hold = shlex.join([sys.executable, str(SIMULATE), "hold", str(node.folder), "--gpu", "3", "--mib", "5000"])
-    node.wrap_systemctl({"daemon-reload": f"{hold} >/dev/null 2>&1"})
+    node.wrap_systemctl({}, before={"start": f"{hold} >/dev/null 2>&1"})
     try:
         run = play("start", node)
     finally:
@@ -104,7 +104,7 @@ def test_the_words_of_an_earlier_start_are_not_quoted(node, play) -> None:
     earlier = report(node)
     assert "GPU 3 holds 5000 MiB" in earlier["reason"]
     guard = node.folder / "lib" / "sglang.pyz"
-    node.wrap_systemctl({"daemon-reload": f"echo 'raise SystemExit(2)' > {shlex.quote(str(guard))}"})
+    node.wrap_systemctl({}, before={"start": f"echo 'raise SystemExit(2)' > {shlex.quote(str(guard))}"})
     try:
         run = play("start", node)
     finally:

@@ -51,6 +51,7 @@ BASES: dict[str, dict[str, t.Any]] = {
     "sglang_health_info": {"unit": UNIT},
     "sglang_preflight": {},
     "sglang_unit_files": {"state": "staged", "files": [{"path": "/none/x", "content": "x"}]},
+    "sglang_unit_start": {"unit": UNIT},
     "sglang_unit_stop": {"unit": UNIT},
     "sglang_wait_ready": {"unit": UNIT},
     "sglang_wanted": {"unit": UNIT, "state": "serving"},
@@ -190,6 +191,16 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "profiles": (Row(({"kimi": "text"}, {"kimi": {"unit_text": 7}}, {"kimi": {"launch": "python"}})),),
         "secrets": (Row(({"kimi": "text"},)),),
         "must_be_enabled": YES_OR_NO,
+        "health": (
+            Row(tuple({"port": port} for port in (0, 65536))),
+            Row(tuple({"host": host} for host in bad.HOST)),
+            Row(({"expected_workers": 0}, {"request_timeout": 0.0})),
+        ),
+        "gate": (
+            Row(({}, {"expected_count": 0}, {"expected_count": 8, "expected_uuids": [UUID]})),
+            Row(tuple({"expected_count": 8, "devices": [path]} for path in bad.PATH)),
+            Row(({"expected_count": 8, "scan_timeout": 0.0}, {"expected_count": 8, "smi_timeout": 0.0})),
+        ),
     },
     "sglang_drift_memory": {
         "state": CHOICES,
@@ -263,6 +274,12 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
             Row(([{"path": "/none"}],), {"state": "installed"}),
         ),
         "secrets": Any("values that are written as JSON text, to placeholders only (test_sglang_unit_files)"),
+    },
+    "sglang_unit_start": {
+        "enable": YES_OR_NO,
+        "files": (Row(bad.lists(bad.PATH)), Row((["/none/x", "/none/x"],))),
+        "guard_report": (Row(tuple(path for path in bad.PATH if path)),),
+        "timeout": (Row(bad.SECONDS),),
     },
     "sglang_unit_stop": {"drain": (Row(bad.SECONDS_OR_NONE),)},
     "sglang_wait_ready": {

@@ -111,3 +111,17 @@ def test_discarding_removes_only_what_was_staged(pair: list[UnitFile]) -> None:
     assert list(_unit_files.discard(paths(pair))) == paths(pair)
     assert text(pair[0].path) == "old unit\n"
     assert _unit_files.discard(paths(pair)) == ()
+
+
+def test_restoring_all_that_was_staged_puts_back_only_what_was_swapped(pair: list[UnitFile], tmp_path) -> None:
+    """As a caller must who did not hear how far the swap got."""
+    other = tmp_path / "other"
+    other.write_text("live\n")
+    (tmp_path / "other.previous").write_text("of an earlier swap\n")
+    _unit_files.stage([*pair, UnitFile(str(other), b"never live\n")])
+    _unit_files.install(paths(pair))
+    assert _unit_files.restore([*paths(pair), str(other)]) == tuple(paths(pair))
+    assert text(pair[0].path) == "old unit\n"
+    assert not os.path.exists(pair[1].path)
+    assert other.read_text() == "live\n"
+    assert not (tmp_path / "other.staged").exists()
