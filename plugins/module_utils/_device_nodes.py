@@ -183,7 +183,7 @@ def find_nodes(devices: t.Sequence[str], majors: t.Sequence[int] | None, proc: P
             continue
         nodes.append(DeviceNode(path, kind, key, gpu_minor, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid))
     by_number = NVIDIA_GLOB in devices and majors is None and bool(real)
-    ways = tuple(_way(node.path) for node in nodes)
+    ways = _ways([node.path for node in nodes])
     return NodeSet(tuple(nodes), tuple(stale), real, by_number, ways)
 
 
@@ -226,22 +226,34 @@ def _wrong_major(major: int, minor: int, wanted: t.Collection[int], majors: t.Se
     return f"has the number {major}:{minor}, but {source} {numbers}"
 
 
-def _way(path: str) -> tuple[Access, ...]:
-    """Owner and mode of every folder down to the node, and of the node."""
-    real = os.path.realpath(path)
-    steps = [real]
+def _ways(paths: t.Iterable[str]) -> tuple[tuple[Access, ...], ...]:
+    """For each node: owner and mode of every folder down to it, and its own. Nodes of one folder share the look at what
+    is above them."""
+    above: dict[str, tuple[Access, ...]] = {}
+    ways = []
+    for path in paths:
+        real = os.path.realpath(path) if os.path.islink(path) else path
+        folder = os.path.dirname(real)
+        if folder not in above:
+            above[folder] = tuple(_access(step) for step in _down_to(os.path.realpath(folder)))
+        ways.append((*above[folder], _access(real)))
+    return tuple(ways)
+
+
+def _down_to(folder: str) -> list[str]:
+    steps = [folder]
     while os.path.dirname(steps[0]) != steps[0]:
         steps.insert(0, os.path.dirname(steps[0]))
-    way = []
-    for step in steps:
-        try:
-            found = os.stat(step)
-        except OSError:
-            way.append(Access(0, 0, 0, open_to_all=True))  # not seen: nothing can be concluded from it
-            continue
-        try:
-            acl = _ACL in os.listxattr(step)
-        except OSError:
-            acl = False
-        way.append(Access(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, acl))
-    return tuple(way)
+    return steps
+
+
+def _access(step: str) -> Access:
+    try:
+        found = os.stat(step)
+    except OSError:
+        return Access(0, 0, 0, open_to_all=True)  # not seen: nothing can be concluded from it
+    try:
+        acl = _ACL in os.listxattr(step)
+    except OSError:
+        acl = False
+    return Access(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, acl)

@@ -20,10 +20,13 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc, text
 from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import Hold
 
-# A line of maps that maps a file: its addresses; the file system's number, the inode and the path.
-_MAPPING = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) \S+ \S+ (\S+ [1-9]\d* +/.*)$", re.MULTILINE)
+# A line of maps that maps a file: the file system's number, the inode and the path; with its addresses before them.
+# A third of the time that \S and \d take.
+_FILE = re.compile(rb"^[^ ]+ .... [^ ]+ ([^ ]+ [1-9].*)", re.MULTILINE)
+_MAPPING = re.compile(rb"^([^ ]+) .... [^ ]+ ([^ ]+ [1-9].*)", re.MULTILINE)
 _DELETED = b" (deleted)"
 _NEVER_NODES = (b"/dev/zero", b"/dev/shm/", b"/dev/mqueue/", b"/dev/hugepages/")
+_SHARED = b"/dev/zero (deleted)"
 _SHARED_MEMORY = re.compile(rb"^\S+ \S+ \S+ (\S+ )\d+ +/dev/zero \(deleted\)$", re.MULTILINE)
 _NETWORK = re.compile(r"^(nfs|cifs|smb|ceph|lustre|9p|glusterfs|beegfs|gpfs|wekafs|afs|fuse)")
 
@@ -40,10 +43,12 @@ class NodeMatcher:
         self._sockets = sockets
         self._nodes = nodes
         self._proc = proc
-        self._by_number: dict[int, DeviceNode] = {}
+        self._by_number: dict[int, DeviceNode | None] = {}  # None: known to be no node
         self._by_inode: dict[tuple[int, int], DeviceNode] = {}
-        self._mapped: dict[bytes, DeviceNode | None] = {}
-        self._memory = memory_number() if proc.root == "/proc" else None
+        self._mapped: dict[bytes, DeviceNode] = {}
+        self._no_nodes: set[bytes] = set()  # mapped too
+        self._memory: bytes | None = None
+        self._memory_asked = proc.root != "/proc"
         self._names = frozenset(os.fsencode(os.path.basename(node.path)) for node in nodes.nodes)
         for node in nodes.nodes:
             kind, first, second = node.key
@@ -53,30 +58,30 @@ class NodeMatcher:
                 self._by_inode.setdefault((first, second), node)
 
     def node_of(self, found: os.stat_result) -> DeviceNode | None:
-        if stat.S_ISCHR(found.st_mode):
+        kind = stat.S_IFMT(found.st_mode)
+        if kind == stat.S_IFCHR:
             number = found.st_rdev
-            if number not in self._by_number and self._nodes.by_number:
-                self._learn(os.major(number), os.minor(number))
-            return self._by_number.get(number)
-        if self._by_inode and stat.S_ISREG(found.st_mode):
+            if number not in self._by_number:
+                self._by_number[number] = self._learn(os.major(number), os.minor(number))
+            return self._by_number[number]
+        if self._by_inode and kind == stat.S_IFREG:
             return self._by_inode.get((found.st_dev, found.st_ino))
         return None
 
-    def _learn(self, major: int, minor: int) -> None:
+    def _learn(self, major: int, minor: int) -> DeviceNode | None:
         """A device of the NVIDIA driver of which there is no node here, as a container may have one."""
-        if major not in self._nodes.real_majors:
-            return
+        if not self._nodes.by_number or major not in self._nodes.real_majors:
+            return None
         kind, gpu_minor = kind_by_number(major, minor, self._nodes.real_majors)
         path = {"gpu": f"/dev/nvidia{gpu_minor}", "control": "/dev/nvidiactl"}.get(kind, f"/dev/char/{major}:{minor}")
-        self._by_number[os.makedev(major, minor)] = DeviceNode(path, kind, ("chr", major, minor), gpu_minor)
+        return DeviceNode(path, kind, ("chr", major, minor), gpu_minor)
 
-    def open_files(
-        self, folder: int, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]
-    ) -> t.Iterator[Hold | int]:
+    def open_files(self, folder: int, names: t.Iterable[str], via: Via, avoid: t.Sequence[str]) -> list[Hold | int]:
         """Holds among the open files of a task, and as numbers the sockets. folder: its table, as a descriptor, from
         which each file is found in half the time that its path takes. avoid: mount points of servers that may not
         answer."""
         sockets, node_of = self._sockets, self.node_of
+        held: list[Hold | int] = []
         for name in names:
             try:
                 if avoid and _below(os.readlink(name, dir_fd=folder), avoid):
@@ -87,30 +92,41 @@ class NodeMatcher:
                     raise
                 continue  # closed meanwhile, or a file whose server is gone: a device node answers
             if sockets and stat.S_ISSOCK(found.st_mode) and found.st_ino in sockets:
-                yield found.st_ino
+                held.append(found.st_ino)
             node = node_of(found)
             if node is not None:
-                yield Hold(node.path, node.kind, node.minor, via)
+                held.append(Hold(node.path, node.kind, node.minor, via))
+        return held
 
     def mappings(self, maps: bytes, pid: int, tid: int | None, avoid: t.Sequence[str]) -> t.Iterator[Hold | str]:
         """Holds among the mappings of a task; as text the paths that could not be looked up and might be nodes."""
-        known = self._mapped
-        for area, what in _MAPPING.findall(maps):  # half the time of finditer
-            if what in known:
-                node = known[what]
-            elif self._memory is not None and what.startswith(self._memory):
+        left = self._not_ruled_out(maps)
+        for area, what in _MAPPING.findall(maps) if left else ():
+            if what not in left or what in self._no_nodes:
                 continue
-            else:
+            node = self._mapped.get(what)
+            if node is None:
                 _number, inode, path = what.split(None, 2)
                 if avoid and _below(os.fsdecode(path), avoid):
                     continue
                 try:
-                    node = known[what] = self._mapped_node(pid, tid, area, int(inode), path)
+                    node = self._mapped_node(pid, tid, area, int(inode), path)
                 except MappingUnknown:
                     yield os.fsdecode(path)
                     continue
-            if node is not None:
-                yield Hold(node.path, node.kind, node.minor, "map")
+                if node is None:
+                    self._no_nodes.add(what)
+                    continue
+                self._mapped[what] = node
+            yield Hold(node.path, node.kind, node.minor, "map")
+
+    def _not_ruled_out(self, maps: bytes) -> set[bytes]:
+        """The mapped files that are, or may be, nodes. Nearly every process maps a few libraries and nothing else."""
+        left = set(_FILE.findall(maps)).difference(self._no_nodes)
+        if not self._memory_asked and any(what.endswith(_SHARED) for what in left):
+            self._memory, self._memory_asked = memory_number(), True
+        memory = self._memory
+        return {what for what in left if what.find(b" /") > 0 and not (memory and what.startswith(memory))}
 
     def _mapped_node(self, pid: int, tid: int | None, area: bytes, inode: int, path: bytes) -> DeviceNode | None:
         """maps shows the file system's number of a node, not the device's own: that comes from map_files, or where

@@ -20,4 +20,5 @@ def aligned(header: t.Sequence[str], rows: t.Iterable[t.Sequence[str]]) -> list[
 
 def printable(text: object) -> str:
     """What came from a node, without the control characters that could redraw somebody's terminal."""
-    return "".join(char if char.isprintable() else " " for char in str(text))
+    plain = str(text)
+    return plain if plain.isprintable() else "".join(char if char.isprintable() else " " for char in plain)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import stat
 
 import pytest
 
@@ -145,6 +146,23 @@ def test_links_folders_and_dead_links(fake: FakeProc, tmp_path: pathlib.Path) ->
     found = find_nodes([str(folder / "nvidia*")], None, Proc(fake.root))
     assert [os.path.basename(node.path) for node in found.nodes] == ["nvidia0"]
     assert {os.path.basename(node.path) for node in found.stale} == {"nvidia9", "nvidia-dead", "nvidia-pipe"}
+
+
+def test_the_way_to_a_node_is_the_one_behind_every_link(fake: FakeProc, tmp_path: pathlib.Path) -> None:
+    """A link is open to all; who may pass is said by the folders behind it."""
+    closed = tmp_path / "deep" / "closed"
+    make_nodes(closed, ["nvidia0", "nvidia1"])
+    (closed / "nvidia1").chmod(0o640)
+    closed.chmod(0o700)
+    (tmp_path / "dev").symlink_to(closed)
+    (closed / "null").symlink_to("/dev/null")
+    found = find_nodes([f"{tmp_path}/dev/nvidia*", f"{tmp_path}/dev/null"], [1], Proc(fake.root))
+    first, second, device = found.ways
+    assert first[:-1] == second[:-1]
+    assert len(first) == len(closed.parts) + 1
+    assert [step.mode for step in (*first[-2:], second[-1])] == [0o700, 0o644, 0o640]
+    assert len(device) == 3
+    assert device[-1].mode == stat.S_IMODE(os.stat("/dev/null").st_mode)
 
 
 def test_every_device_of_the_driver_counts_with_the_default_only(fake: FakeProc) -> None:
