@@ -21,6 +21,8 @@ options:
   samples:
     description:
       - How many looks in a row have to be good. A bad one in between starts the count again.
+      - The first good one asks which processes compute, too, and the last one looks for holders. Where that finds one,
+        so does every look after it.
     type: int
     default: 2
   interval:
