@@ -55,6 +55,7 @@ TESTED_BY = {
     "_ladder_rules": ("test__ladder_rules.py", "test__ladder.py"),
     "_lease": ("test__lease.py", "test__lease_refusals.py"),
     "_lease_records": ("test__lease_records.py", "test__lease.py", "test__lease_refusals.py"),
+    "_leftovers": ("test__leftovers_refusals.py", "test__leftovers.py"),
     "_managers": ("test__managers.py", "test__mps.py"),
     "_momentary_lock": ("test__state_file.py", "test__lease_folder.py"),
     "_option_values": ("test__ladder_rules.py", "test__sglang_options.py", "test__dead_man.py"),

@@ -163,6 +163,62 @@ def test_only_a_uuid_becomes_a_file(folder: str) -> None:
         gpu_locks(folder, ["../../etc/passwd"])
 
 
+def test_a_lock_that_stays_taken_is_tried_three_times_a_fifth_of_a_second_apart(folder: str) -> None:
+    locks = gpu_locks(folder, ())
+    slept: list[float] = []
+    with open(locks[0].path, encoding="ascii") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert _gpu_locks.held_by(locks, slept.append) is not None
+    assert slept == [0.2, 0.2]
+
+
+def test_the_owner_comes_from_the_kernels_list_of_locks(folder: str, tmp_path: pathlib.Path) -> None:
+    locks = gpu_locks(folder, ())
+    inode, proc = os.stat(locks[0].path).st_ino, tmp_path / "proc"
+    for pid, comm in ((4711, "sglang"), (4713, "other"), (4714, "posix"), (4715, "waits")):
+        (proc / str(pid)).mkdir(parents=True)
+        (proc / f"{pid}/comm").write_text(f"{comm}\n")
+    (proc / "locks").write_text(
+        "1: FLOCK\n"
+        f"2: FLOCK ADVISORY WRITE 4713 00:1a:{inode + 1} 0 EOF\n"
+        f"3: POSIX ADVISORY WRITE 4714 00:1a:{inode} 0 EOF\n"
+        f"4: FLOCK ADVISORY WRITE 4711 00:1a:{inode} 0 EOF\n"
+        f"4: -> FLOCK ADVISORY WRITE 4715 00:1a:{inode} 0 EOF\n"
+        f"5: FLOCK ADVISORY READ 4712 00:1a:{inode}\n"
+    )
+    with open(locks[0].path, encoding="ascii") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        said = _gpu_locks.held_by(locks, lambda seconds: None, str(proc))
+        unseen = _gpu_locks.held_by(locks, lambda seconds: None, str(tmp_path / "none"))
+    assert said == f"{locks[0].path} is locked by pid 4711 (sglang), pid 4712"
+    assert unseen is not None
+    assert unseen.endswith("a process that cannot be seen from here (another container that shares these GPUs?)")
+
+
+def test_preparing_again_leaves_no_file_open(folder: str) -> None:
+    locks = gpu_locks(folder, LEFT)
+    before = len(os.listdir("/proc/self/fd"))
+    _gpu_locks.prepare(locks)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        LockRefused, match=r"cannot make the folder .*/file/gpus for the locks of GPUs: Not a directory"
+    ):
+        _gpu_locks.prepare(gpu_locks(str(tmp_path / "file/gpus"), ()))
+
+
+def test_a_file_that_cannot_be_made_is_told_with_what_to_do(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*given: t.Any, **named: t.Any) -> int:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(LockRefused, match=r"Read-only file system.*touch all\.lock in that folder"):
+        _gpu_locks.prepare(gpu_locks(folder, ()))
+
+
 def rights(path: str) -> list[tuple[int, int]]:
     return [
         (found.st_gid, stat.S_IMODE(found.st_mode))
@@ -176,6 +232,18 @@ def test_nobody_but_the_service_users_group_can_lock(tmp_path: pathlib.Path) -> 
     for dummy in range(2):
         _gpu_locks.prepare(gpu_locks(path, LEFT), mine)
         assert set(rights(path)) == {(mine, 0o640)}
+    os.chmod(gpu_locks(path, LEFT)[0].path, 0o600)
+    _gpu_locks.prepare(gpu_locks(path, LEFT), mine)
+    assert set(rights(path)) == {(mine, 0o640)}, "closed to the server itself"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+def test_a_lock_of_another_user_stays_that_users(tmp_path: pathlib.Path) -> None:
+    path = gpu_locks(str(tmp_path / "gpus"), ())[0].path
+    _gpu_locks.prepare(gpu_locks(str(tmp_path / "gpus"), ()))
+    os.chown(path, 4710, 0)
+    _gpu_locks.prepare(gpu_locks(str(tmp_path / "gpus"), ()), 4711)
+    assert (os.stat(path).st_uid, os.stat(path).st_gid) == (4710, 4711)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other groups")

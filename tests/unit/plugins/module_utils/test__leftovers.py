@@ -129,7 +129,8 @@ def test_only_files_of_that_user_and_only_files(node: Node, tmp_path: pathlib.Pa
     node.file(node.shm / "nccl-AAA")
     stranger = Search(os.getuid() + 1, str(node.shm), str(node.tmp), (str(node.cache),))
     assert sweep(stranger).items == ()
-    assert gone(node.sweep()) == ["nccl-AAA"]
+    swept = node.sweep()
+    assert (gone(swept), swept.kept) == (["nccl-AAA"], ())
     assert sorted(os.listdir(node.shm)) == ["nccl-folder", "nccl-link"]
     assert precious.exists()
 

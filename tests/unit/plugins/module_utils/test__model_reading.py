@@ -10,9 +10,11 @@ import pwd
 import time
 import typing as t
 
+import pytest
+
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._model_files import ModelReading
-from ansible_collections.cleanslate.gpu.plugins.module_utils._model_reading import ModelReader
+from ansible_collections.cleanslate.gpu.plugins.module_utils._model_reading import ModelReader, become
 from ansible_collections.cleanslate.gpu.plugins.module_utils._service_account import Account, find_account
 from ansible_collections.cleanslate.gpu.tests.simulator import model_folder
 
@@ -71,6 +73,27 @@ def test_a_folder_is_read_once_for_each_format(tmp_path: pathlib.Path) -> None:
     first = look(str(tmp_path), "auto")
     assert look(str(tmp_path), "auto") is first
     assert look(str(tmp_path), "dummy").weights == ()
+
+
+@pytest.mark.parametrize(
+    ("who", "account", "done"),
+    [
+        (0, Account("sglang", 1, frozenset({7, 2}), 2), [("groups", [2, 7]), ("gid", 2), ("uid", 1)]),
+        (0, Account("root", 0, frozenset({0}), 0), []),
+        (0, None, []),
+        (1000, Account("sglang", 1, frozenset({2}), 2), []),
+    ],
+)
+def test_root_becomes_the_service_user_groups_first_and_nobody_else_tries(
+    monkeypatch: pytest.MonkeyPatch, who: int, account: Account | None, done: list[t.Any]
+) -> None:
+    calls: list[t.Any] = []
+    monkeypatch.setattr(os, "geteuid", lambda: who)
+    monkeypatch.setattr(os, "setgroups", lambda groups: calls.append(("groups", groups)))
+    monkeypatch.setattr(os, "setgid", lambda gid: calls.append(("gid", gid)))
+    monkeypatch.setattr(os, "setuid", lambda uid: calls.append(("uid", uid)))
+    become(account)
+    assert calls == done
 
 
 def test_it_sees_what_the_service_user_sees(tmp_path: pathlib.Path) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import typing as t
@@ -126,6 +127,32 @@ def test_one_in_a_container_is_not_asked_of_this_machine(node: Node) -> None:
     managers = NodeManagers(node, scope, proc_root=str(node.folder))
     (order,) = managers.plan(HolderScan(holders=(mps(20, container=Container("lxc", "101")),)), frozenset())
     assert (order.kind, "in a container" in (order.problem or "")) == ("nobody", True)
+
+
+def test_the_first_word_of_an_environment_counts(node: Node) -> None:
+    """As for the process itself."""
+    node.process(20, environ=b"CUDA_MPS_PIPE_DIRECTORY=/a\0CUDA_MPS_PIPE_DIRECTORY=relative\0")
+    assert orders(node, mps(20, kind="control")) == [NAMED + "/a"]
+
+
+def test_an_init_is_no_daemon_of_a_server_that_lost_its_own(node: Node) -> None:
+    node.process(1)
+    node.process(21, uid=1000)
+    (order,) = node.managers().plan(HolderScan(holders=(mps(21, ppid=1),)), frozenset())
+    assert order.kind == "nobody"
+
+
+def test_a_daemon_may_be_the_second_process_of_a_machine(node: Node) -> None:
+    node.process(2)
+    assert orders(node, mps(2, kind="control")) == [PLAIN]
+
+
+def test_what_mps_is_tells_the_program_and_only_without_one_the_name() -> None:
+    server = mps(20)
+    assert _mps.is_mps(server)
+    assert _mps.is_mps(dataclasses.replace(server, exe=None, program=None))
+    assert not _mps.is_mps(dataclasses.replace(server, exe="/home/bob/x", program=None))
+    assert not _mps.is_mps(dataclasses.replace(server, exe=None, program=None, comm="python3"))
 
 
 @pytest.mark.parametrize(
