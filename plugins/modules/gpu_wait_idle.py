@@ -183,40 +183,16 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import wait_idle
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gate_arguments import GATE_ARGUMENTS, gate_options
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
-from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
-from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
-    EXPECTATION_ARGUMENTS,
-    SMI_ARGUMENTS,
-    check_smi_arguments,
-)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gate_look import GATE_LOOK_ARGUMENTS, gate_from
 
 
 def main() -> t.NoReturn:
-    module = AnsibleModule(
-        argument_spec={
-            **SMI_ARGUMENTS,
-            **EXPECTATION_ARGUMENTS,
-            **SCAN_ARGUMENTS,
-            **GATE_ARGUMENTS,
-            "scope": {**SCAN_ARGUMENTS["scope"], "default": "own"},
-            "holders": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
-    params, clock = module.params, SystemClock()
+    module = AnsibleModule(argument_spec=GATE_LOOK_ARGUMENTS, supports_check_mode=True)
     try:
-        check_smi_arguments(params)
-        options = gate_options(params, module.check_mode)
-        request = scan_request(params)
-        if request.port is not None and not params["holders"]:
-            raise ValueError(f"port is {request.port.number}, but holders is false, so nobody would look who listens.")
+        gate = gate_from(module.params, SystemClock(), check_mode=module.check_mode)
     except ValueError as error:
         module.fail_json(msg=str(error))
-    world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
-    result = wait_idle(world.look, world.scan if params["holders"] else None, options, clock)
+    result = gate()
     leave = module.exit_json if result.passed else module.fail_json
     leave(changed=False, **result.as_dict())
 

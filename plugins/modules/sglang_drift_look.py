@@ -18,10 +18,13 @@ description:
     with what a profile says. Values are compared, not text, so a comment or another order is no drift.
   - Reads what a person last asked for on this node and what earlier scheduled runs have noted, and where this machine
     owns its GPUs, whose lease stands.
+  - With O(health) and O(gate) it looks at the server and at its GPUs in the same execution, as
+    M(cleanslate.gpu.sglang_health_info) and M(cleanslate.gpu.gpu_wait_idle) in check mode do.
   - It never fails because of what it finds, and changes nothing at all.
 extends_documentation_fragment:
   - cleanslate.gpu.attributes
   - cleanslate.gpu.attributes.info_module
+  - cleanslate.gpu.drift_parts
 options:
   unit:
     description:
@@ -59,7 +62,8 @@ options:
     default: ""
   secrets:
     description:
-      - Values for the placeholders, by the name of the profile. They are compared and never shown.
+      - Values for the placeholders, by the name of the profile. They are compared and never shown. C(api_key) is also
+        the key with which the server is asked for O(health).
     type: dict
     default: {}
   must_be_enabled:
@@ -175,6 +179,20 @@ leases_problem:
   returned: always
   type: str
   sample: null
+health:
+  description:
+    - The server, as M(cleanslate.gpu.sglang_health_info) returns it. Null without O(health), and where the profile to
+      compare with is not among O(profiles).
+  returned: always
+  type: dict
+  sample: {verdict: ready, reason: "sglang.service on 127.0.0.1:30000: serves kimi; a generation took 0.3 s"}
+gate:
+  description:
+    - The GPUs, as M(cleanslate.gpu.gpu_wait_idle) returns them in check mode. Null without O(gate), and where
+      RV(health) would be.
+  returned: always
+  type: dict
+  sample: {verdict: busy, msg: All 8 GPUs are held by processes of sglang.service., would_open_after_release: true}
 boot_id:
   description: The boot in which this was seen.
   returned: always
@@ -192,130 +210,26 @@ looked_at:
   sample: "2026-11-29T15:02:11Z"
 """
 
-import typing as t
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _drift_memory_file, _wanted_state
-from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
-from ansible_collections.cleanslate.gpu.plugins.module_utils._installed_server import (
-    Comparison,
-    Installed,
-    look_at_installed,
+from ansible_collections.cleanslate.gpu.plugins.module_utils._drift_look import (
+    DRIFT_LOOK_ARGUMENTS,
+    drift_look_from,
+    nothing_seen,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease import LeaseRequest, lease
-from ansible_collections.cleanslate.gpu.plugins.module_utils._lease_records import BootClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
-from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import (
-    check_line,
-    check_path,
-    check_unit,
-    shown,
-)
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import iso_time
-from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
-
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "unit": {"type": "str", "required": True},
-    "systemd_scope": {"type": "str", "choices": ["system", "user"], "default": "system"},
-    "unit_path": {"type": "path", "required": True},
-    "config_path": {"type": "path", "required": True},
-    "profiles": {"type": "dict", "default": {}},
-    "profile": {"type": "str", "default": ""},
-    "secrets": {"type": "dict", "default": {}, "no_log": True},
-    "must_be_enabled": {"type": "bool", "default": True},
-    "wanted_file": {"type": "path", "default": "/var/lib/cleanslate/wanted.json"},
-    "memory_file": {"type": "path", "default": "/var/lib/cleanslate/drift.json"},
-    "lease_dir": {"type": "path"},
-}
-
-
-def leases_of(path: str | None) -> dict[str, t.Any]:
-    """Whose leases stand, and who is starting."""
-    if not path:
-        return {"leases": None, "starting": None, "leases_problem": None}
-    found = lease(LeaseRequest(state="shown"), path, boot_id(), BootClock(), check=True)
-    problem = found.reason if found.failed or found.unreadable else None
-    return {"leases": found.leases, "starting": found.starting, "leases_problem": problem}
-
-
-def check_options(params: t.Mapping[str, t.Any]) -> None:
-    """ValueError with a sentence where an option cannot be meant."""
-    check_unit("unit", params["unit"])
-    for name in ("unit_path", "config_path", "wanted_file", "memory_file", "lease_dir"):
-        if params[name] is not None:
-            check_path(name, params[name])
-    check_line("profile", params["profile"])
-    for name in ("profiles", "secrets"):
-        for profile, of_it in params[name].items():
-            if not isinstance(of_it, t.Mapping):  # which for secrets must not be shown
-                raise ValueError(f"{name} holds a {type(of_it).__name__} for {shown(profile)}, which is no mapping.")
-    for profile, texts in params["profiles"].items():
-        for key, kind in (("unit_text", str), ("config_text", str), ("launch", list)):
-            if not isinstance(texts.get(key), (kind, type(None))):
-                raise ValueError(
-                    f"profiles: {key} of {shown(profile)} is {shown(texts[key])}, which is no {kind.__name__}."
-                )
-
-
-def installed(params: t.Mapping[str, t.Any], profile: str) -> Installed:
-    """What the profile says of the files; nothing where it is not known."""
-    texts = params["profiles"].get(profile) or {}
-    return Installed(
-        unit=params["unit"],
-        unit_path=params["unit_path"],
-        unit_text=texts.get("unit_text"),
-        config_path=params["config_path"],
-        config_text=texts.get("config_text"),
-        launch=tuple(texts.get("launch") or ()),
-        secrets={name: str(value) for name, value in (params["secrets"].get(profile) or {}).items()},
-        must_be_enabled=params["must_be_enabled"],
-    )
-
-
-def nothing_seen(why: str, clock: Clock) -> dict[str, t.Any]:
-    """The result where the options cannot be meant."""
-    names = ("service", "wanted", "wanted_problem", "memory", "memory_problem", "leases", "starting", "leases_problem")
-    return {
-        **dict.fromkeys(names),
-        "changed": False,
-        "profile": "",
-        "config": Comparison((), (why,)).as_dict(),
-        "boot_id": boot_id(),
-        "boottime_s": round(BootClock().monotonic(), 3),
-        "looked_at": iso_time(clock.wall()),
-    }
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    params, clock = module.params, SystemClock()
+    module = AnsibleModule(argument_spec=DRIFT_LOOK_ARGUMENTS, supports_check_mode=True)
+    clock = SystemClock()
     try:
-        check_options(params)
+        look = drift_look_from(module.params, clock, CommandRunner(clock))
     except ValueError as error:
-        module.fail_json(msg=f"{error} Nothing was looked at.", **nothing_seen(str(error), clock))
-    asked_for, wanted_problem = _wanted_state.shown(params["wanted_file"], params["unit"])
-    profile = (asked_for.profile if asked_for is not None else None) or params["profile"]
-    systemd = Systemd(CommandRunner(clock), params["systemd_scope"])
-    config, service = look_at_installed(installed(params, profile), systemd, clock)
-    if profile not in params["profiles"]:
-        config = config.but_not(f"profile {profile or 'nobody asked for'} is not among those known: no text to compare")
-    memory, memory_problem = _drift_memory_file.shown(params["memory_file"], params["unit"])
-    module.exit_json(
-        changed=False,
-        profile=profile if profile in params["profiles"] else "",
-        config=config.as_dict(),
-        service=service,
-        wanted=asked_for.document() if asked_for is not None else None,
-        wanted_problem=wanted_problem,
-        memory=memory.view() if memory is not None else None,
-        memory_problem=memory_problem,
-        **leases_of(params["lease_dir"]),
-        boot_id=boot_id(),
-        boottime_s=round(BootClock().monotonic(), 3),
-        looked_at=iso_time(clock.wall()),
-    )
+        why = str(error)
+        module.fail_json(msg=f"{why} Nothing was looked at.", changed=False, **nothing_seen(why, clock))
+    module.exit_json(changed=False, **look())
 
 
 if __name__ == "__main__":

@@ -156,50 +156,19 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import (
-    SGLANG_ARGUMENTS,
-    answers_as_dict,
-    log_as_dict,
-    log_reader,
-    look_as_dict,
-    redactor,
-    target_of,
-)
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_health import look
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import HttpOpener
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log import LogState
-from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_log_source import OneReading
-from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
-
-BACKLOG_BYTES = 1024 * 1024
+from ansible_collections.cleanslate.gpu.plugins.module_utils._server_look import server_look_from
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import SGLANG_ARGUMENTS
 
 
 def main() -> t.NoReturn:
     spec = {**SGLANG_ARGUMENTS, "request_timeout": {**SGLANG_ARGUMENTS["request_timeout"], "aliases": ["timeout"]}}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    params = module.params
+    clock = SystemClock()
     try:
-        target = target_of(params)
+        look = server_look_from(module.params, clock, CommandRunner(clock))
     except ValueError as error:
         module.fail_json(msg=str(error))
-    clock, redact = SystemClock(), redactor([params["api_key"]])
-    runner = CommandRunner(clock)
-    reading = OneReading(log_reader(params, target, runner, BACKLOG_BYTES), clock, redact)
-    opener = HttpOpener(target.host, target.port, clock, api_key=params["api_key"] or None)
-    seen = look(
-        target,
-        systemd=Systemd(runner, params["systemd_scope"], params["systemctl"]),
-        opener=opener,
-        clock=clock,
-        redact=redact,
-        log=reading,
-    )
-    module.exit_json(
-        changed=False,
-        **look_as_dict(seen, redact),
-        **log_as_dict(reading.state or LogState(), reading.position),
-        **answers_as_dict(seen, opener, redact, params["with_server_info"]),
-    )
+    module.exit_json(changed=False, **look())
 
 
 if __name__ == "__main__":

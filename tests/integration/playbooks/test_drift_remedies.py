@@ -80,7 +80,7 @@ def test_a_trial_is_mended_as_what_it_is_and_nobody_else_is_touched(trial, play,
         assert alive(stranger)
     (new,) = trial.node.launchers()
     assert [new] != old
-    assert "served-model-name: trial" in trial.node.config.read_text()
+    assert 'served-model-name: "trial"' in trial.node.config.read_text()
     asked = trial.asked.read_text() if trial.asked.exists() else ""
     assert "colleagues-notebook" not in asked, "a person listed it for his own runs"
 

@@ -72,12 +72,18 @@ def test_release_frees_the_gpus_and_starts_nothing(node, left_over, monitor, pla
 
 
 def test_start_brings_a_stopped_server_up(node, left_over, monitor, play) -> None:
+    # The folders of the log and of the configuration, which are a user's own here: closed to others they stay.
+    closed = (node.folder, node.config.parent)
+    for folder in closed:
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o700)
     run = play("start", node)
     assert run.rc == 0, str(run)
     assert "node1: ready" in run.text, str(run)
     assert len(node.launchers()) == 1
     assert all(mib > 0 for mib in node.used_mib())
     assert alive(monitor)
+    assert [folder.stat().st_mode & 0o777 for folder in closed] == [0o700, 0o700]
 
 
 def test_start_leaves_a_running_server_alone(node, monitor, play) -> None:
