@@ -68,11 +68,11 @@ TESTED_BY = {
     "_sglang_ready": ("test__sglang_ready.py", "test__sglang_ready_progress.py"),
     "_status_findings": ("test__fleet_status.py", "test__status_page.py"),
     "_status_style": ("test__status_page.py",),
-    "_status_text": ("test__fleet_status.py",),
+    "_status_page": ("test__status_words.py", "test__status_page.py"),
+    "_status_text": ("test__status_words.py", "test__fleet_status.py"),
     "_text_table": ("test__redaction.py", "test__procfs.py"),
-    "_trusted_program": ("test__dispositions.py", "test__holder_scan.py"),
     "_unit_files": ("test__unit_files.py", "test__unit_files_folders.py", "test__unit_files_proved.py"),
-    "_whole_file": ("test__state_file.py", "test__lease_folder.py", "test__start_times.py"),
+    "_whole_file": ("test__whole_file.py", "test__state_file.py"),
 }
 
 
