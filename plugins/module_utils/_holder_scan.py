@@ -29,6 +29,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     Surroundings,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Progress
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_shares import WHOLE, Share
 from ansible_collections.cleanslate.gpu.plugins.module_utils._trusted_program import trusted_program
 from ansible_collections.cleanslate.gpu.plugins.module_utils._user_name import user_name
 
@@ -97,20 +98,22 @@ class HolderReader:
         self._nodes = NodeSet()
         self._matcher = NodeMatcher(self._nodes, proc)
 
-    def read_all(self, compute_pids: t.Collection[int], parent_pid: int | None) -> t.Iterator[Item]:
-        """Everything one scan needs. parent_pid is what this /proc calls the process that asked."""
+    def read_all(
+        self, compute_pids: t.Collection[int], parent_pid: int | None, share: Share = WHOLE
+    ) -> t.Iterator[Item]:
+        """Everything one scan needs, or of the processes a share. parent_pid is what this /proc calls the process that
+        asked."""
         self._nodes = find_nodes(self._devices, self._majors, self._proc)
         stats, unknown = self._stats()
         surroundings = self._surroundings(stats, parent_pid)
         yield surroundings
-        yield from unknown
+        yield from (item for item in unknown if share.has(item.pid))
         listening = self._listening(stats, surroundings)
         self._match(listening or {})
-        own = self._proc.own_pid()
         owned: set[int] = set()
         for pid, entry in stats.items():
-            if entry.kernel_thread or (pid == own != parent_pid):  # the forked child that reads is no holder
-                continue
+            if entry.kernel_thread or pid == surroundings.reader or not share.has(pid):
+                continue  # the forked child that reads is no holder
             for item in self._look(entry, compute_pids, stats):
                 if isinstance(item, RawHolder):
                     owned.update(inode for inode, _address in item.listens)
@@ -135,7 +138,7 @@ class HolderReader:
             return RawPort(problem=f"{self._proc.root}/net/tcp could not be read, so who listens is not known")
         left = set(before).difference(owned)
         now = self._listening(stats, surroundings) if left else {}
-        return RawPort(tuple(before[inode] for inode in sorted(left) if now is None or inode in now))
+        return RawPort(tuple((inode, before[inode]) for inode in sorted(left) if now is None or inode in now))
 
     def read_one(self, pid: int, compute_pids: t.Collection[int]) -> t.Iterator[Item]:
         """One process again, without its ancestry."""
@@ -177,7 +180,7 @@ class HolderReader:
         return stats, unknown
 
     def _surroundings(self, stats: t.Mapping[int, ProcStat], parent_pid: int | None) -> Surroundings:
-        proc = self._proc
+        proc, own = self._proc, self._proc.own_pid()
         own_pids: set[int] = set()
         pid = parent_pid
         while pid and pid not in own_pids and (pid != 1 or not own_pids):  # PID 1 has a rule of its own
@@ -194,6 +197,7 @@ class HolderReader:
             own_ns_depth=len(own_status.ns_pids),
             hidepid=proc.hidepid() if os.geteuid() != 0 else None,
             hidden_matter=self._nodes.may_be_opened_by_others(os.geteuid()),
+            reader=own if own != parent_pid else None,
         )
 
     def _look(

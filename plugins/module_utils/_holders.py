@@ -44,13 +44,11 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     Surroundings,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact, redact_argv
-from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Collected, Progress, collect
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Progress
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_shares import WHOLE, Share, read_shares, shares_of
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import SystemdScope
 
 UnitStates = t.Callable[[t.Sequence[str]], t.Mapping[str, t.Optional[bool]]]
-_STALL = 5.0  # s without any progress; then what blocked is left out
-_STALL_AGAIN = 1.0
-_MOST_RETRIES = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +85,11 @@ def look_for_holders(
     own_pid = proc.own_pid()
     pids = frozenset(listed)
     items, problems = _read(
-        request, lambda reader: reader.read_all(pids, own_pid), deadline=began + request.timeout, clock=clock
+        request,
+        lambda reader, share: reader.read_all(pids, own_pid, share),
+        shares_of(request.proc_root),
+        deadline=began + request.timeout,
+        clock=clock,
     )
     surroundings = next((item for item in items if isinstance(item, Surroundings)), None)
     if surroundings is None:
@@ -124,7 +126,8 @@ def hold_again(holder: Holder, request: ScanRequest) -> Holder | None:
     clock = SystemClock()
     items, problems = _read(
         request,
-        lambda reader: reader.read_one(holder.pid, {holder.pid} if holder.computes else ()),
+        lambda reader, _share: reader.read_one(holder.pid, {holder.pid} if holder.computes else ()),
+        (WHOLE,),
         deadline=clock.monotonic() + request.timeout,
         clock=clock,
     )
@@ -146,35 +149,25 @@ def hold_again(holder: Holder, request: ScanRequest) -> Holder | None:
 
 def _read(
     request: ScanRequest,
-    ask: t.Callable[[HolderReader], t.Iterator[Item]],
+    ask: t.Callable[[HolderReader, Share], t.Iterator[Item]],
+    shares: t.Sequence[Share],
     *,
     deadline: float,
     clock: Clock,
 ) -> tuple[list[Item], list[str]]:
-    """Read in a child. A read that blocks is left out the next time, so that one stuck process hides no other."""
-    skip: set[tuple[int, int]] = set()
-
-    def produce(progress: Progress) -> t.Iterator[Item]:
+    def read(share: Share, skip: t.Collection[tuple[int, int]], progress: Progress) -> t.Iterator[Item]:
         proc = Proc(request.proc_root)
         lxc = request.scope.lxc if request.scope.name == "lxc" else ()
         port = None if request.port is None else ListeningOn(request.port, proc, lxc)
-        return ask(HolderReader(proc, request.devices, request.majors, progress=progress, skip=skip, port=port))
+        reader = HolderReader(proc, request.devices, request.majors, progress=progress, skip=skip, port=port)
+        return ask(reader, share)
 
-    while True:
-        stall = min(_STALL_AGAIN if skip else _STALL, request.timeout / 3)
-        result: Collected[Item] = collect(produce, deadline=deadline, stall=stall, clock=clock)
-        if result.finished:
-            return list(result.items), []
-        if result.error:
-            return list(result.items), [result.error]
-        blocked_at = result.blocked_at
-        if blocked_at is None or blocked_at in skip or len(skip) >= _MOST_RETRIES or clock.monotonic() >= deadline:
-            return list(result.items), [_blocked(request, blocked_at)]
-        skip.add(blocked_at)
+    items, errors, blocked = read_shares(read, shares, timeout=request.timeout, deadline=deadline, clock=clock)
+    return items, [*errors, *(_blocked(request, pair) for pair in blocked)]
 
 
-def _blocked(request: ScanRequest, blocked_at: tuple[int, int] | None) -> str:
-    pid, step = blocked_at if blocked_at is not None else (0, 0)
+def _blocked(request: ScanRequest, blocked_at: tuple[int, int]) -> str:
+    pid, step = blocked_at
     where = f"{request.proc_root}/{pid}/{STEP_NAMES[step]}" if pid else request.proc_root
     return f"reading {where} did not come back within the scan's {request.timeout:g} s"
 

@@ -81,7 +81,7 @@ def port_owners(port: Port | None, judged: t.Sequence[tuple[Claim, Ruling]], lef
                 )
             )
     nobody = "no process that can be seen from here owns this socket"
-    return (*owners, *(PortOwner(address_of(address, port), reason=nobody) for address in left.unowned))
+    return (*owners, *(PortOwner(address_of(address, port), reason=nobody) for _inode, address in left.unowned))
 
 
 def strangers(owners: t.Iterable[PortOwner]) -> tuple[PortOwner, ...]:

@@ -75,7 +75,8 @@ class RawUnreadable:
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What the scan is relative to: this process and its ancestors, PID 1 of its namespace, and the nodes."""
+    """What the scan is relative to: this process and its ancestors, PID 1 of its namespace, and the nodes. reader is
+    the child that reads, as this /proc calls it."""
 
     nodes: NodeSet
     own_pids: frozenset[int]
@@ -85,14 +86,15 @@ class Surroundings:
     own_ns_depth: int
     hidepid: str | None
     hidden_matter: bool
+    reader: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class RawPort:
-    """What is left to say of the server's port: addresses with a socket that no process was seen to have open, or why
-    nothing is known."""
+    """What is left to say of the server's port: sockets (inode and address) that no process was seen to have open, or
+    why nothing is known."""
 
-    unowned: tuple[str, ...] = ()
+    unowned: tuple[tuple[int, str], ...] = ()
     problem: str = ""
 
 

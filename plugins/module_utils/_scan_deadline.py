@@ -64,53 +64,113 @@ def collect(
 ) -> Collected[T]:
     """Run produce in a forked child and gather what it yields, until clock.monotonic() reaches the deadline or the
     child made no progress for `stall` seconds."""
-    progress = Progress()
-    reader, writer = os.pipe()
+    return collect_all([produce], deadline=deadline, stall=stall, clock=clock)[0]
+
+
+def collect_all(
+    produces: t.Sequence[t.Callable[[Progress], t.Iterable[T]]],
+    *,
+    deadline: float,
+    stall: float,
+    clock: Clock,
+) -> tuple[Collected[T], ...]:
+    """Each of them in a child of its own, side by side; one that stalls, dies or cannot be started stops no other."""
+    children = [_Child(clock.monotonic()) for _produce in produces]
     try:
-        child = os.fork()
-    except OSError as error:
-        os.close(reader)
-        os.close(writer)
-        return Collected((), False, error=f"a child process could not be started: {error.strerror}")
-    if child == 0:
-        _child(produce, progress, writer)  # does not return
-    os.close(writer)
-    try:
-        data, ended = _gather(reader, progress, deadline, stall, clock)
+        for child, produce in zip(children, produces):
+            child.start(produce)
+        _gather(children, deadline, stall, clock)
     finally:
-        os.close(reader)
-    blocked_at = None
-    if not ended:
-        _count, pid, step = progress.now()
-        blocked_at = (pid, step)
-        _kill(child)
-    _reap(child, 0.5 if ended else 0.1)
-    frames, tail = _frames(data)
-    if ended and tail == _END:
-        return Collected(tuple(pickle.loads(frame) for frame in frames), True)
-    said = tail.decode("utf-8", "replace") if ended and tail else ""
-    if ended and not said:
-        said = "the reading child process ended before it was done"
-    return Collected(tuple(pickle.loads(frame) for frame in frames), False, blocked_at, said)
+        for child in children:
+            child.close()
+    for child in children:
+        child.reap()
+    return tuple(child.collected() for child in children)
 
 
-def _gather(reader: int, progress: Progress, deadline: float, stall: float, clock: Clock) -> tuple[bytes, bool]:
-    parts: list[bytes] = []
-    last, since = progress.now(), clock.monotonic()
+class _Child:
+    """What the caller knows of one child."""
+
+    def __init__(self, now: float) -> None:
+        self.progress = Progress()
+        self.reader = -1
+        self.ended = False  # by itself; else it was cut off
+        self._pid = 0
+        self._parts: list[bytes] = []
+        self._no_start = ""
+        self._seen, self._since = self.progress.now(), now
+
+    def start(self, produce: t.Callable[[Progress], t.Iterable[t.Any]]) -> None:
+        self.reader, writer = os.pipe()
+        try:
+            self._pid = os.fork()
+        except OSError as error:
+            self._no_start = f"a child process could not be started: {error.strerror}"
+        if self._pid == 0 and not self._no_start:
+            _read_as_child(produce, self.progress, writer)  # does not return
+        os.close(writer)
+
+    def close(self) -> None:
+        if self.reader >= 0:
+            os.close(self.reader)
+        self.reader = -1
+
+    def is_late(self, now: float, stall: float) -> bool:
+        """Whether it did nothing for so long."""
+        seen = self.progress.now()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since >= stall
+
+    def take(self, now: float) -> None:
+        part = os.read(self.reader, 65536)
+        self._parts.append(part)
+        self.ended = not part
+        self._since = now
+
+    def kill(self) -> None:
+        try:
+            os.kill(self._pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def reap(self) -> None:
+        if self._pid:
+            _reap(self._pid, 0.5 if self.ended else 0.1)
+
+    def collected(self) -> Collected[t.Any]:
+        if self._no_start:
+            return Collected((), False, error=self._no_start)
+        frames, tail = _frames(b"".join(self._parts))
+        items = tuple(pickle.loads(frame) for frame in frames)
+        if not self.ended:
+            _count, pid, step = self.progress.now()
+            return Collected(items, False, (pid, step))
+        if tail == _END:
+            return Collected(items, True)
+        said = tail.decode("utf-8", "replace") or "the reading child process ended before it was done"
+        return Collected(items, False, error=said)
+
+
+def _gather(children: t.Iterable[_Child], deadline: float, stall: float, clock: Clock) -> None:
+    """Take in what they send, until each has ended or was cut off."""
+    running = {child.reader: child for child in children if child.reader >= 0}
     poll = select.poll()  # select() refuses descriptors above 1023
-    poll.register(reader, select.POLLIN)
+    for reader in running:
+        poll.register(reader, select.POLLIN)
     while True:
         now = clock.monotonic()
-        if now >= deadline or now - since >= stall:
-            return b"".join(parts), False
-        ready = poll.poll(min(_POLL, max(deadline - now, 0.001)) * 1000)
-        if ready:
-            part = os.read(reader, 65536)
-            if not part:
-                return b"".join(parts), True
-            parts.append(part)
-        if progress.now() != last or ready:
-            last, since = progress.now(), clock.monotonic()
+        for reader, child in list(running.items()):
+            late = child.is_late(now, stall)
+            if child.ended or late or now >= deadline:
+                if not child.ended:
+                    child.kill()
+                poll.unregister(reader)
+                del running[reader]
+        if not running:
+            return
+        for reader, _event in poll.poll(min(_POLL, max(deadline - now, 0.001)) * 1000):
+            running[reader].take(clock.monotonic())
 
 
 def _frames(data: bytes) -> tuple[list[bytes], bytes]:
@@ -129,7 +189,7 @@ def _frames(data: bytes) -> tuple[list[bytes], bytes]:
     return frames, b""
 
 
-def _child(produce: t.Callable[[Progress], t.Iterable[T]], progress: Progress, writer: int) -> t.NoReturn:
+def _read_as_child(produce: t.Callable[[Progress], t.Iterable[T]], progress: Progress, writer: int) -> t.NoReturn:
     """Nothing of the caller stays open here: left behind, the child must not keep a pipe, a lock or a node alive."""
     try:
         os.setsid()
@@ -159,13 +219,6 @@ def _child(produce: t.Callable[[Progress], t.Iterable[T]], progress: Progress, w
 def _write(writer: int, data: bytes) -> None:
     while data:
         data = data[os.write(writer, data) :]
-
-
-def _kill(child: int) -> None:
-    try:
-        os.kill(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _reap(child: int, patience: float) -> None:

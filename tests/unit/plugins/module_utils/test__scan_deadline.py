@@ -12,7 +12,12 @@ import typing as t
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Collected, Progress, collect
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import (
+    Collected,
+    Progress,
+    collect,
+    collect_all,
+)
 
 CLOCK = SystemClock()
 
@@ -121,6 +126,39 @@ def test_no_child_and_no_descriptor_is_left() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def stuck(progress: Progress) -> t.Iterator[str]:
+    yield "first"
+    progress.at(4711, 3)
+    time.sleep(300)
+
+
+def busy(progress: Progress) -> t.Iterator[str]:
+    for number in range(20):
+        progress.at(number, 0)
+        time.sleep(0.05)
+    yield "done"
+
+
+def test_one_that_stalls_stops_no_other() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    until = CLOCK.monotonic() + 60
+    done, cut = Collected(("done",), True), Collected(("first",), False, blocked_at=(4711, 3))
+    assert collect_all([stuck, busy, stuck], deadline=until, stall=0.4, clock=CLOCK) == (cut, done, cut)
+    assert CLOCK.monotonic() < until - 30
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_children_keep_nothing_of_each_other_open() -> None:
+    def pipes(progress: Progress) -> t.Iterator[list[str]]:
+        yield [link for link in _links() if link.startswith("pipe:")]
+
+    results = collect_all([pipes] * 3, deadline=CLOCK.monotonic() + 60, stall=60, clock=CLOCK)
+    own = [link for result in results for link in result.items[0]]
+    assert len(own) == len(set(own)) == 3
 
 
 def test_no_child_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
