@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes and GPU hosts that are lost while a scheduled run mends a server that hangs."""
+"""Nodes and GPU hosts that are lost while a scheduled run mends a server that hangs, or has died."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ LOSSES: tuple[Loss, ...] = (
     Loss("node lost before drift's start", _START, "down"),
     Loss("GPU host lost before drift's release", _RELEASE, "new", "GPU HOST"),
 )
+_HANGS = "A server hangs, two looks have agreed"
+_BEFORE = {"hung": _HANGS, "down": _HANGS, "new": "A server has died in a container of the GPU host"}
 _FAILS = "the remedy counts as failed and says who was lost; "
 _SERVER = {
     "hung": "nothing was signalled",
@@ -43,7 +45,7 @@ def _row(loss: Loss) -> RunFault:
     return RunFault(
         GROUP,
         loss.name,
-        "A server hangs, two looks have agreed, and the remedy has begun",
+        f"{_BEFORE[loss.server]}, and the remedy has begun",
         f"{_FAILS if loss.server != 'new' else ''}{_SERVER[loss.server]}; the next look finds it as it is",
         "a server that stays down without a timer; two servers; a signal to anybody else",
         "lost_while_mending",
