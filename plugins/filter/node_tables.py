@@ -37,7 +37,7 @@ def relaunch_rows(hosts: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.
                 "verdict": host.get("__relaunch_verdict", "failed" if begun else "not_touched"),
                 "failed_step": host.get("__relaunch_failed_step"),
                 "reason": host.get("__relaunch_failed_reason"),
-                "stop": _mapping(host.get("sglang_stop_result")).get("verdict"),
+                "stop": (_mapping(release.get("stop")) or _mapping(host.get("sglang_stop_result"))).get("verdict"),
                 "released": release.get("verdict"),
                 "signalled": len(release.get("signalled") or []),
                 "gate": gate.get("verdict"),

@@ -32,7 +32,7 @@ def run_record_entry(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     so that a caller can tell it from what is."""
     release = _mapping(host.get("gpu_release_result"))
     gate = _mapping(release.get("gate")) or _mapping(host.get("gpu_idle_result"))
-    stop = _mapping(host.get("sglang_stop_result"))
+    stop = _mapping(release.get("stop")) or _mapping(host.get("sglang_stop_result"))
     ready = _mapping(host.get("sglang_server_ready"))
     seconds = {
         "stop": stop.get("stopped_after_s"),

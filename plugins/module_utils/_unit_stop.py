@@ -39,6 +39,21 @@ class StopResult:
     stopped_after_s: float
     cleared_failure: bool = False
 
+    @property
+    def changed(self) -> bool:
+        return self.verdict in ("drained", "cut", "would_stop") or self.cleared_failure
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict == "still_running"
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return dataclasses.asdict(self)
+
+    def as_diff(self) -> dict[str, str]:
+        after = "inactive" if self.changed else self.state_before
+        return {"before": f"{self.state_before}\n", "after": f"{after}\n"}
+
 
 def _main_pid(answer: t.Mapping[str, str]) -> int | None:
     text = answer.get("MainPID", "")
@@ -79,6 +94,10 @@ def would_stop(systemd: Systemd, unit: str) -> StopResult:
     if answer.get("LoadState") == "not-found":
         return StopResult("absent", f"there is no unit {unit}; nothing to stop", None, state, result, 0.0)
     return StopResult("already_stopped", f"{unit} was not running ({state})", main_pid, state, result, 0.0)
+
+
+def stop_or_look(systemd: Systemd, unit: str, drain: float, clock: Clock, *, check_mode: bool) -> StopResult:
+    return would_stop(systemd, unit) if check_mode else stop_unit(systemd, unit, drain, clock)
 
 
 def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopResult:

@@ -86,6 +86,17 @@ options:
           - Seconds until the next signal is sent. It goes on earlier where nobody who was asked is left.
         type: float
         required: true
+  stop_unit:
+    description:
+      - A unit that is stopped first, in the same execution and as M(cleanslate.gpu.sglang_unit_stop) does. Where it
+        does not end, nobody is signalled.
+      - Not with O(scope=lxc), since its systemd is that of the container.
+    type: str
+  drain:
+    description:
+      - Seconds from SIGTERM until what is left of O(stop_unit) is killed.
+    type: float
+    default: 60.0
   stop_timeout:
     description:
       - Seconds in which each unit or container has to have stopped. It should be longer than the C(TimeoutStopSec) of
@@ -222,6 +233,12 @@ would_signal:
       type: str
       returned: always
   sample: []
+stop:
+  description:
+    - What M(cleanslate.gpu.sglang_unit_stop) would have returned of O(stop_unit). Null where nothing was stopped first.
+  returned: always
+  type: dict
+  sample:
 stopped:
   description:
     - What was stopped through a manager, as the command and the processes concerned.
@@ -320,45 +337,21 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate_arguments import GATE_ARGUMENTS, gate_options
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, Released, release_gpus
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, release_gpus
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_arguments import LADDER_ARGUMENTS, release_options
+from ansible_collections.cleanslate.gpu.plugins.module_utils._release_steps import (
+    STOP_ARGUMENTS,
+    as_result,
+    check_stop_arguments,
+    not_released,
+    stop_first,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
     EXPECTATION_ARGUMENTS,
     SMI_ARGUMENTS,
     check_smi_arguments,
 )
-
-
-def as_result(released: Released) -> dict[str, t.Any]:
-    """The public shape (RETURN)."""
-    result = released.result
-    check_mode = result.verdict == "would_release"
-    after = [holder for holder in result.left if not (check_mode and holder.disposition == "target")]
-    return {
-        "changed": result.changed or check_mode,
-        "msg": released.message,
-        "verdict": result.verdict,
-        "holders": [holder.as_dict() for holder in result.holders],
-        "signalled": [signalled.as_dict() for signalled in result.signalled],
-        "would_signal": [{"pid": pid, "signal": name} for pid, name in result.would_signal],
-        "stopped": list(result.stopped),
-        "would_stop": list(result.would_stop),
-        "survivors": [holder.as_dict() for holder in result.survivors],
-        "respawned_by": result.respawned_by,
-        "stale_nodes": [node.as_dict() for node in result.stale_nodes],
-        "port_owners": [owner.as_dict() for owner in result.port_owners],
-        "smi_state": released.smi_state,
-        "gate": None if released.gate is None else released.gate.as_dict(),
-        "elapsed_s": result.elapsed_s,
-        "diff": {
-            "before_header": "GPU holders",
-            "after_header": "GPU holders",
-            "before": "".join(f"{describe(holder)}\n" for holder in result.holders),
-            "after": "".join(f"{describe(holder)}\n" for holder in after),
-        },
-    }
 
 
 def main() -> t.NoReturn:
@@ -369,6 +362,7 @@ def main() -> t.NoReturn:
             **SCAN_ARGUMENTS,
             **GATE_ARGUMENTS,
             **LADDER_ARGUMENTS,
+            **STOP_ARGUMENTS,
             "scope": {**SCAN_ARGUMENTS["scope"], "required": True},
             "wait_idle": {"type": "bool", "default": False},
         },
@@ -377,21 +371,26 @@ def main() -> t.NoReturn:
     params, clock = module.params, SystemClock()
     try:
         check_smi_arguments(params)
+        check_stop_arguments(params)
         request = scan_request(params)
         options = release_options(params, module.check_mode)
         gate = gate_options(params, module.check_mode) if params["wait_idle"] else None
     except ValueError as error:
         module.fail_json(msg=str(error))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
-    released = release_gpus(
-        world,
-        options,
-        stop_timeout=params["stop_timeout"],
-        gate=gate,
-        node_pid_namespace=params["node_pid_namespace"],
-    )
+    stopped = stop_first(world, params, check_mode=module.check_mode)
+    if stopped is not None and stopped.failed:
+        released = not_released(stopped)
+    else:
+        released = release_gpus(
+            world,
+            options,
+            stop_timeout=params["stop_timeout"],
+            gate=gate,
+            node_pid_namespace=params["node_pid_namespace"],
+        )
     leave = module.fail_json if released.failed else module.exit_json
-    leave(**as_result(released))
+    leave(**as_result(released, stopped))
 
 
 if __name__ == "__main__":

@@ -98,7 +98,6 @@ cleared_failure:
   type: bool
 """
 
-import dataclasses
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -110,12 +109,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
 
 
-def _result(stopped: _unit_stop.StopResult, changed: bool) -> dict[str, t.Any]:
-    result = dataclasses.asdict(stopped)
-    after = "inactive" if changed else stopped.state_before
-    result["changed"] = changed
-    result["diff"] = {"before": f"{stopped.state_before}\n", "after": f"{after}\n"}
-    return result
+def _result(stopped: _unit_stop.StopResult) -> dict[str, t.Any]:
+    return {**stopped.as_dict(), "changed": stopped.changed, "diff": stopped.as_diff()}
 
 
 def main() -> None:
@@ -135,15 +130,11 @@ def main() -> None:
         check_seconds("drain", drain, zero=True)
     except ValueError as error:
         nothing = _unit_stop.StopResult("still_running", str(error), None, "unknown", None, 0.0)
-        module.fail_json(msg=str(error), **_result(nothing, False))
-    if module.check_mode:
-        stopped = _unit_stop.would_stop(systemd, unit)
-    else:
-        stopped = _unit_stop.stop_unit(systemd, unit, drain, clock)
-    changed = stopped.verdict in ("drained", "cut", "would_stop") or stopped.cleared_failure
-    if stopped.verdict == "still_running":
-        module.fail_json(msg=stopped.reason, **_result(stopped, changed))
-    module.exit_json(**_result(stopped, changed))
+        module.fail_json(msg=str(error), **_result(nothing))
+    stopped = _unit_stop.stop_or_look(systemd, unit, drain, clock, check_mode=module.check_mode)
+    if stopped.failed:
+        module.fail_json(msg=stopped.reason, **_result(stopped))
+    module.exit_json(**_result(stopped))
 
 
 if __name__ == "__main__":

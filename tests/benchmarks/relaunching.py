@@ -179,7 +179,7 @@ def between(runs: t.Sequence[Played]) -> list[dict[str, t.Any]]:
     costs: dict[str, list[float]] = {}
     for run in runs:
         actions = [task["action"].rpartition(".")[2] for task in run.tasks]
-        first, last = actions.index("sglang_unit_stop"), actions.index("sglang_unit_start")
+        first, last = actions.index("gpu_force_release"), actions.index("sglang_unit_start")
         for task in run.tasks[first : last + 1]:
             costs.setdefault(f"{task['task']} ({task['action'].rpartition('.')[2]}, {task['status']})", []).append(
                 task["seconds"]

@@ -49,12 +49,13 @@ class Bench:
         expect(profile in state["Description"], f"the unit's profile is {profile}", state)
         expect(len(self.node.schedulers()) == self.gpus, "one scheduler a GPU", self.node.schedulers())
         release = play.last("End who holds")
+        stop = release.get("stop") or play.last("Stop sglang")
         log = self.node.read(LOG)
         return {
             "verdict": ready["verdict"], "reason": ready["reason"], "witnesses": ready["witnesses"],
             "seconds_per_step": play.longest(0.2),
             "stages_said": ready["stages"], "stages_in_log": launch_report.stages_in_log(log), "unit": state,
-            "stop": {key: play.last("Stop sglang").get(key) for key in ("verdict", "stopped_after_s", "msg")},
+            "stop": {key: stop.get(key) for key in ("verdict", "stopped_after_s", "reason")},
             "release": release.get("msg"), "signalled": len(release.get("signalled") or []),
             "gate": (release.get("gate") or play.last("Wait for idle GPUs")).get("verdict"),
             "guard": ready.get("guard"), "downtime": play.downtime(),

@@ -99,7 +99,10 @@ class Play:
 
     def downtime(self) -> dict[str, float]:
         """Seconds from the step that stops to the ends of those that follow."""
-        begun = [step["began"] for step in self.steps if "Stop sglang" in step["task"]]
+        # A node that releases its own GPUs stops the server in the same step.
+        begun = [
+            step["began"] for step in self.steps if "Stop sglang" in step["task"] or "End who holds" in step["task"]
+        ]
         marks = {"stopped": "Stop sglang", "released_and_gate_open": "End who holds", "started": "Start the ",
                  "ready": "Wait until the server serves"}  # fmt: skip
         if not begun:

@@ -23,12 +23,12 @@ class Loss(t.NamedTuple):
     always: bool = False
 
 
-_STOP, _RELEASE, _START = "Stop sglang.service", "End who holds the GPUs of NODE", "Start the server with profile base"
+# One execution stops the server and releases the GPUs.
+_STOP, _START = "End who holds the GPUs of NODE", "Start the server with profile base"
 LOSSES: tuple[Loss, ...] = (
     Loss("node lost before drift's stop", _STOP, "hung"),
-    Loss("node lost before drift's release", _RELEASE, "down"),
     Loss("node lost before drift's start", _START, "down"),
-    Loss("GPU host lost before drift's release", _RELEASE, "new", "GPU HOST"),
+    Loss("GPU host lost before drift's release", _STOP, "new", "GPU HOST"),
 )
 _HANGS = "A server hangs, two looks have agreed"
 _BEFORE = {"hung": _HANGS, "down": _HANGS, "new": "A server has died in a container of the GPU host"}

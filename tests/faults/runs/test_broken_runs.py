@@ -127,7 +127,9 @@ def dirty(scene: Scene, part: Part) -> None:
 
 def how_it_stands(part: Part) -> str:
     """In the words of the run that lost it."""
-    if part.entry["task"].startswith(("Stop ", "Start the server")):
+    # On a node without a GPU host the release stops the server too.
+    stops = ("Stop ", "Start the server", *(["End who holds"] if part.entry["server"] == "old" else []))
+    if part.entry["task"].startswith(stops):
         return f"may be down on {part.node.name}"
     down = f"IS DOWN on {part.node.name}"
     return {"old": "was not stopped by this run", "down": down, "new": "not proved to serve"}[part.entry["server"]]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-MOST_EXECUTIONS = 3
+# Stop, release and gate are one, swap and start the other.
+MOST_EXECUTIONS = 2
 # Said by -vvv for each execution; the banner of its task may come before or after it.
 EXECUTION = re.compile(r"^Using module file .*/(?P<module>\w+)\.py$", re.MULTILINE)
 
@@ -26,9 +27,9 @@ def test_few_executions_between_stop_and_start(make_node, play, capsys) -> None:
     stop = next(call for call in run.of(node) if call.verb == "stop")
     start = next(call for call in run.of(node) if call.verb == "start")
     modules = EXECUTION.findall(run.out)
-    between = modules[modules.index("sglang_unit_stop") + 1 : modules.index("sglang_unit_start")]
+    between = modules[modules.index("gpu_force_release") : modules.index("sglang_unit_start") + 1]
     with capsys.disabled():
-        print(f"\n  stop to start: {start.time - stop.time:.2f} s from call to call; on the node between: {between}")
-    assert 0 < len(between) <= MOST_EXECUTIONS, str(run)
+        print(f"\n  stop to start: {start.time - stop.time:.2f} s from call to call; on the node: {between}")
+    assert len(between) <= MOST_EXECUTIONS, str(run)
     # Far more than it takes, and far less than a person would notice going wrong.
     assert start.time - stop.time < 30

@@ -131,7 +131,7 @@ def test_stale_fact_cache(play, free, tmp_path) -> None:
     assert all(run.rc == 2 for run in runs.values()), "\n".join(map(str, runs.values()))
 
 
-@pytest.mark.parametrize("task", ["Note when the downtime begins", "*Stop {{ sglang_stop_unit }}"])
+@pytest.mark.parametrize("task", ["Note when the downtime begins", "*End who holds the GPUs of *"])
 def test_nobody_is_stopped_before_lease_and_rehearsal(task: str, make_node, play: Playbooks) -> None:
     node = make_node()
     assert play("start", node).rc == 0

@@ -116,6 +116,8 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
             Row(tuple([{"signal": "KILL", "wait": wait}] for wait in (-1, bad.NAN, bad.INFINITE, 1e308))),
             Row(([], [{"signal": "TERM", "wait": 1}], [LADDER_END, LADDER_END], [LADDER_END] * 100)),
         ),
+        "stop_unit": (Row(bad.UNIT), Row(("sglang.service",), {"scope": "lxc", "lxc": ["101"]})),
+        "drain": (Row(bad.SECONDS_OR_NONE),),
         "stop_timeout": (Row(bad.SECONDS),),
         "respawn_watch": (Row(bad.SECONDS_OR_NONE),),
         "node_pid_namespace": (Row(("", "pid:[1", "4026531836", *bad.ODD_NAMES)),),

@@ -48,3 +48,9 @@ def test_the_table_shows_eight_zeros_and_an_unread_gpu_is_never_zero() -> None:
     assert "0 76115 ? MiB" in text
     assert "GPU 1 still holds 76115 MiB" in text
     assert text.splitlines()[1].endswith("ready")
+
+
+def test_a_stop_in_the_execution_of_the_release_counts_as_one_of_its_own() -> None:
+    release = {**READY["gpu_release_result"], "stop": {"verdict": "cut"}}  # type: ignore[dict-item]
+    (row,) = relaunch_rows([{**READY, "gpu_release_result": release, "sglang_stop_result": None}])
+    assert row["stop"] == "cut"

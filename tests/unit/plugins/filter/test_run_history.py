@@ -53,6 +53,11 @@ def test_the_gate_on_the_node_counts_where_the_release_had_none() -> None:
     assert (entry["gpus_after"][0]["used_mib"], entry["seconds"]) == (500, {"gate": 7})
 
 
+def test_a_stop_in_the_execution_of_the_release_counts_as_one_of_its_own() -> None:
+    host = {"gpu_release_result": {"stop": {"verdict": "drained", "stopped_after_s": 0.4}, "elapsed_s": 0.1}}
+    assert run_record_entry(host)["seconds"] == {"stop": 0.4, "release": 0.1}
+
+
 def test_a_failure_a_rollback_and_one_that_failed_too() -> None:
     failed = {"__relaunch_begun": 1, "__relaunch_failed_step": "Start", "__relaunch_failed_reason": "it died"}
     assert run_record_entry(failed) == {"verdict": "failed", "failed_step": "Start", "reason": "it died"}

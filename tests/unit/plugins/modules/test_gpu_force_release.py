@@ -35,7 +35,7 @@ def node(tmp_path: pathlib.Path) -> t.Iterator[Node]:
 
 
 KEYS = {
-    "changed", "msg", "verdict", "holders", "signalled", "would_signal", "stopped", "would_stop", "survivors",
+    "changed", "msg", "verdict", "holders", "signalled", "would_signal", "stop", "stopped", "would_stop", "survivors",
     "respawned_by", "stale_nodes", "smi_state", "gate", "elapsed_s", "diff",
 }  # fmt: skip
 
