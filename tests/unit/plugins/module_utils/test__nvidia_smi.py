@@ -314,3 +314,43 @@ def test_minors_come_from_the_kernel_module(tmp_path, folder):
     seen = look(Driver(), proc_root=str(tmp_path))
     assert [gpu.minor for gpu in seen.gpus] == [5, None]
     assert [gpu.minor for gpu in look(Driver(), proc_root=str(tmp_path / "absent")).gpus] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        (3, "error"), (4, "blocked"), (5, "error"), (6, "no_devices"), (7, "error"), (8, "error"), (9, "no_driver"),
+        (10, "error"), (11, "error"), (12, "no_driver"), (13, "error"), (16, "error"), (17, "blocked"),
+        (18, "library_mismatch"), (19, "error"), (125, "error"), (126, "blocked"), (127, "no_tool"), (128, "error"),
+        (None, "error"),
+    ],
+)  # fmt: skip
+def test_what_an_exit_code_says_where_the_text_says_nothing(code, state):
+    assert look(Driver(gpu=answer("", exit_code=code))).state == state
+
+
+def test_the_first_line_is_shown_where_no_gpu_is():
+    assert look(Driver()).first_line == ""
+    assert look(Driver(gpu=answer("", "Segmentation fault", exit_code=139))).first_line == "Segmentation fault"
+    missing = look(Driver(gpu=answer(exit_code=None, error="not_found")))
+    assert (missing.state, missing.first_line) == ("no_tool", "nvidia-smi: not found")
+
+
+def test_what_is_elsewhere_is_the_process_and_not_an_earlier_problem():
+    rows = "".join(Driver().row(index, FULL_QUERY) for index in (0, 1))
+    lost = "Unable to determine the device handle for GPU2: 0000:99:00.0: Unknown Error\n"
+    stranger = "GPU-ffffffff-602f-417c-2d01-7e07fc10d0f9, 00000000:99:00.0, 7, x, 5\n"
+    seen = look(Driver(gpu=answer(rows + lost), apps_text=stranger))
+    assert len(seen.problems) > 1
+    assert [one for one in seen.elsewhere if "which the GPU query did not list" in one]
+
+
+def test_a_gpu_of_the_kernel_that_cannot_be_read_does_not_hide_the_others(tmp_path):
+    folder = tmp_path / "driver/nvidia/gpus"
+    for number, bus in enumerate(BUSES):
+        name = bus[4:].lower()
+        (folder / name).mkdir(parents=True)
+        (folder / name / "information").write_text(f"Model: H200\nDevice Minor: \t {number + 4}\n")
+    for number in range(6):
+        (folder / f"0000:0{number}:00.0").mkdir()
+    assert [gpu.minor for gpu in look(Driver(), proc_root=str(tmp_path)).gpus] == [4, 5], "by the folder's own name"

@@ -212,3 +212,70 @@ def test_an_end_without_a_beginning_and_a_drift_look_are_runs_of_their_own() -> 
     drift = line("drift", verdict=None, decision={"action": "report"})
     runs = runs_of([line(), drift], NOW)
     assert [(run["verdict"], run["began_at"]) for run in runs] == [("failed", None), ("report", drift["at"])]
+
+
+def test_a_value_is_kept_so_deep_and_so_long_and_no_further() -> None:
+    deep: t.Any = {"a": {"b": {"c": {"d": {"e": 1}}}}}
+    kept = line(rollback=deep)["rollback"]["a"]["b"]["c"]["d"]
+    assert kept == "{'e': 1}"
+    assert line(rollback=[[[[[1]]]]])["rollback"] == [[[["[1]"]]]]
+    assert list(line(rollback={"n" * 200: 1})["rollback"]) == ["n" * 100]
+    assert list(line(seconds={"n" * 200: 1})["seconds"]) == ["n" * 64]
+    assert line(rollback=[True, None, 1.00049, "x", 7])["rollback"] == [True, None, 1.0, "x", 7]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (1.23456, 1.235),
+        ("2.5", 2.5),
+        (7, 7),
+        (True, None),
+        (None, None),
+        ("soon", None),
+        ([], None),
+        (float("inf"), None),
+    ],
+)
+def test_what_is_no_number_of_seconds_is_unknown(given: t.Any, kept: t.Any) -> None:
+    assert line(duration_s=given)["duration_s"] == kept
+
+
+def test_a_text_is_cut_where_a_line_would_be_too_long_for_people() -> None:
+    assert line(reason="ab " * 1333 + "c")["reason"] == "ab " * 1333 + "c"
+    assert line(reason="ab " * 1333 + "cd")["reason"].endswith("… (4001 characters)")
+
+
+@pytest.mark.parametrize(("count", "left_out"), [(1, 0), (256, 0), (257, 1)])
+def test_how_many_holders_were_left_out_is_told(count: int, left_out: int) -> None:
+    record = line(holders=[{"pid": number} for number in range(count)])
+    assert (len(record["holders"]), record["holders_left_out"]) == (count - left_out, left_out)
+
+
+def test_a_moment_has_milliseconds() -> None:
+    assert line(at=1.9996)["at"] == "1970-01-01T00:00:01.999Z"
+
+
+def test_one_bad_line_costs_that_line_only() -> None:
+    good = as_line(line())
+    found = read_lines(b"\n" + good + b"{cut\n" + good + b"[" * 100_000 + b"\n" + b'{"version": 9}\n' + good)
+    assert (len(found.records), found.damaged, found.foreign) == (3, 2, 1)
+    assert read_lines(b"") == type(found)((), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("between", "seconds"),
+    [(0.0, 0.0), (0.5, 0.5), (12.3456, 12.346), (-0.5, None)],
+    ids=["0", "0.5", "12", "set back"],
+)
+def test_how_long_a_run_took_where_it_does_not_say(between: float, seconds: float | None) -> None:
+    began = 1_790_000_000.0
+    records = [begun(began), line("ended", began + between, duration_s=None)]
+    assert runs_of(records, began + 60)[0]["duration_s"] == (
+        None if seconds is None else pytest.approx(seconds, abs=1e-3)
+    )
+
+
+@pytest.mark.parametrize(("age", "verdict"), [(7200.0, "running"), (7200.5, "interrupted")])
+def test_after_two_hours_without_an_end_a_run_is_interrupted(age: float, verdict: str) -> None:
+    assert runs_of([begun(1_790_000_000.0)], 1_790_000_000.0 + age)[0]["verdict"] == verdict

@@ -84,3 +84,20 @@ def test_stalls(stage: str) -> None:
 
 def test_a_stall_of_no_known_kind() -> None:
     assert from_stall("ready") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [(200, "working directory"), (203, "program"), (217, "user does not exist"), (199, None), (201, None), (218, None)],
+)
+def test_what_systemd_says_by_an_exit_status(status: int, word: str | None) -> None:
+    found = from_exit(status, signal=False)
+    assert (found is None) == (word is None)
+    assert found is None or (word or "") in found.cause
+
+
+def test_a_stall_behind_the_last_shard_is_another_one_than_before_it() -> None:
+    for stage in ("load_weights", "load_draft_weights"):
+        assert from_stall(stage) != from_stall(stage, all_shards=True)
+    assert from_stall("load_weights") == from_stall("load_weights", all_shards=False)
+    assert from_stall("launch", all_shards=True) == from_stall("launch")

@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import socket
+import threading
 import time
+import typing as t
 
 import pytest
 
@@ -15,10 +19,16 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Syste
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import address_to_ask
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_http import (
     MAX_BYTES,
+    Answer,
     HttpOpener,
     check_key,
 )
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, HttpStandIn, free_port
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import (
+    KEY,
+    FakeClock,
+    HttpStandIn,
+    free_port,
+)
 
 
 def opener(port: int, key: str | None = None) -> HttpOpener:
@@ -66,6 +76,82 @@ def test_a_broken_answer_is_no_answer(mode: str) -> None:
     with HttpStandIn({"*": mode}) as server:
         answer = opener(server.port)("/health", timeout=20)
     assert (answer.status, answer.failure) == (None, "broken")
+    if mode == "garbage":
+        assert answer.error == "BadStatusLine", "its text would quote what was received"
+
+
+class Listener:
+    """Answers one request with what it is told, and keeps the request."""
+
+    def __init__(self, answer: bytes, *, posted: bool = False) -> None:
+        self.answer = answer
+        self.posted = posted
+        self.request = b""
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.socket.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def serve(self) -> None:
+        with self.socket.accept()[0] as asker:
+            end = b"}" if self.posted else b"\r\n\r\n"
+            while not self.request.endswith(end):
+                self.request += asker.recv(65536)
+            asker.sendall(self.answer)
+
+    def __enter__(self) -> Listener:  # noqa: PYI034 (typing.Self is younger than Python 3.9)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.thread.join(10)
+        self.socket.close()
+
+
+def test_what_is_sent_with_and_without_a_payload() -> None:
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    with Listener(ok) as got:
+        assert opener(got.port)("/health", timeout=20).status == 200
+    assert got.request.startswith(b"GET /health HTTP/1.1\r\n")
+    assert b"Content-Type" not in got.request
+    with Listener(ok, posted=True) as posted:
+        assert opener(posted.port)("/generate", timeout=20, payload={"a": 1}).status == 200
+    head, dummy, body = posted.request.partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /generate HTTP/1.1\r\n")
+    assert b"Content-Type: application/json" in head
+    assert json.loads(body) == {"a": 1}
+
+
+@pytest.mark.parametrize(("more", "truncated"), [(0, False), (1, True)])
+def test_two_mib_are_read_and_no_more(more: int, truncated: bool) -> None:
+    size = 2 * 1024 * 1024 + more
+    with Listener(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size) as got:
+        answer = opener(got.port)("/server_info", timeout=20)
+    assert (answer.status, answer.truncated, len(answer.body)) == (200, truncated, 2 * 1024 * 1024)
+
+
+@pytest.mark.parametrize(("where", "failure"), [("connect", "unreachable"), ("getresponse", "broken")])
+def test_how_far_a_request_came_before_the_network_failed(
+    monkeypatch: pytest.MonkeyPatch, where: str, failure: str
+) -> None:
+    def fails(*given: t.Any) -> None:
+        raise OSError(113, "No route to host")
+
+    with HttpStandIn() as server:
+        monkeypatch.setattr(http.client.HTTPConnection, where, fails)
+        answer = opener(server.port)("/health", timeout=20)
+    assert (answer.status, answer.failure) == (None, failure)
+    assert "No route to host" in answer.error
+
+
+def test_seconds_are_those_of_the_clock() -> None:
+    with HttpStandIn() as server:
+        assert HttpOpener("127.0.0.1", server.port, FakeClock())("/health", timeout=20).seconds == 0.0
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_is_none(body: bytes) -> None:
+    assert Answer(status=200, body=body).json() is None
+    assert (Answer(status=200).seconds, Answer(status=200).truncated) == (0.0, False)
 
 
 def test_a_big_answer_is_cut() -> None:

@@ -21,6 +21,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_questions i
     ask_models,
     ask_server_info,
     compare_loads,
+    refused_key,
 )
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import FakeClock, FakeOpener, answer
 
@@ -177,3 +178,75 @@ def test_the_older_name_is_asked_too_and_nonsense_is_nothing() -> None:
     assert ask_server_info(FakeOpener({"/get_server_info": answer({"tp_size": 8})}), redact) == {"tp_size": 8}
     for odd in (answer([1]), answer({}, status=401), Answer(failure="timeout")):
         assert ask_server_info(FakeOpener({"/server_info": odd}), redact) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [(Answer(status=401), True), (Answer(status=403), True), (Answer(status=400), False), (Answer(status=402), False),
+     (Answer(status=404), False), (Answer(status=200), False), (Answer(failure="timeout"), False), (None, False)],
+)  # fmt: skip
+def test_which_answers_refuse_the_key(given: Answer | None, refused: bool) -> None:
+    assert refused_key(given) is refused
+
+
+@pytest.mark.parametrize(("status", "asked"), [(400, 2), (404, 2), (422, 2), (500, 2), (403, 1), (405, 1), (421, 1),
+                                               (423, 1), (499, 1), (501, 1)])  # fmt: skip
+def test_who_may_be_a_server_without_a_tokenizer(status: int, asked: int) -> None:
+    opener = FakeOpener({"/v1/completions": Answer(status=status)})
+    assert not ask_generation(opener, "kimi", 9.0).ok
+    assert len(opener.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("native", "told"), [(404, 500), (422, 500), (400, 500), (503, 503), (401, 401), (421, 421), (423, 423), (399, 399)]
+)
+def test_the_answer_that_says_more_is_told(native: int, told: int) -> None:
+    opener = FakeOpener({"/v1/completions": Answer(status=500), "/generate": Answer(status=native)})
+    assert ask_generation(opener, "kimi", 9.0).answer.status == told
+
+
+def test_a_question_is_four_tokens_of_one_certain_answer() -> None:
+    """What is asked costs a busy server next to nothing, and is the same each time."""
+    sent: dict[str, t.Any] = {}
+
+    def opener(path: str, *, timeout: float, payload: t.Any = None, with_key: bool = True) -> Answer:
+        sent[path] = payload
+        return Answer(status=400)
+
+    ask_generation(opener, "kimi", 9.0)
+    completion, native = sent["/v1/completions"], sent["/generate"]
+    assert (completion["model"], completion["max_tokens"], completion["temperature"]) == ("kimi", 4, 0)
+    assert native["sampling_params"] == {"max_new_tokens": 4, "temperature": 0}
+    assert native["input_ids"]
+
+
+@pytest.mark.parametrize("number", [-1, -0.5, True, "3", None, 1e15, float("nan")])
+@pytest.mark.parametrize("field", ["num_running_reqs", "num_waiting_reqs", "num_used_tokens"])
+def test_what_is_no_number_of_requests_makes_the_load_unknown(number: t.Any, field: str) -> None:
+    load = {"num_running_reqs": 2, "num_waiting_reqs": 1, "num_used_tokens": 10, field: number}
+    assert ask_load(FakeOpener({"/v1/loads": answer({"loads": [load]})})) == Load()
+    lacking = {name: value for name, value in load.items() if name != field}
+    assert ask_load(FakeOpener({"/v1/loads": answer({"loads": [lacking]})})) == Load()
+
+
+@pytest.mark.parametrize("states", [None, "x", [], [None], [{}], [{"num_running_reqs": "2", "num_waiting_reqs": 0}]])
+def test_a_server_info_that_tells_no_load_is_unknown(states: t.Any) -> None:
+    assert ask_load(FakeOpener({"/server_info": answer({"internal_states": states})})) == Load()
+
+
+def test_metrics_are_read_without_the_key() -> None:
+    opener = FakeOpener({"/metrics": Answer(status=200, body=METRICS)})
+    ask_load(opener)
+    assert "/metrics" in opener.asked
+    assert "/metrics" not in opener.with_key
+
+
+def test_nobody_waits_for_more_readings_than_it_takes() -> None:
+    clock = FakeClock()
+    busy = {"loads": [{"num_running_reqs": 2, "num_waiting_reqs": 0, "num_used_tokens": 1}]}
+    idle = {"loads": [{"num_running_reqs": 0, "num_waiting_reqs": 0, "num_used_tokens": 1}]}
+    opener = FakeOpener({"/v1/loads": [answer(busy), answer(idle), answer(busy)]})
+    began = clock.now
+    assert ask_lasting_load(opener, clock).running == 0
+    assert opener.asked == ["/v1/loads", "/v1/loads"]
+    assert 0 < clock.now - began < 1
