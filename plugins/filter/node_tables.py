@@ -8,43 +8,37 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._relaunch_outcome import (
+    gate,
+    mapping,
+    seconds_between,
+    stop,
+    verdict,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import aligned
-
-
-def _seconds(later: t.Any, earlier: t.Any) -> float | None:
-    try:
-        return round(float(later) - float(earlier), 1)
-    except (TypeError, ValueError):
-        return None
-
-
-def _mapping(value: t.Any) -> t.Mapping[str, t.Any]:
-    return value if isinstance(value, t.Mapping) else {}
 
 
 def relaunch_rows(hosts: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """One row for each host that a relaunch was meant for, from the host's variables."""
     rows = []
     for host in hosts:
-        release = _mapping(host.get("gpu_release_result"))
-        gate = _mapping(release.get("gate")) or _mapping(host.get("gpu_idle_result"))
-        ready = _mapping(host.get("sglang_server_ready"))
-        begun = "__relaunch_begun" in host
+        release = mapping(host.get("gpu_release_result"))
+        ready = mapping(host.get("sglang_server_ready"))
         rows.append(
             {
                 "host": host["inventory_hostname"],
                 "profile": host.get("sglang_server_profile", ""),
-                "verdict": host.get("__relaunch_verdict", "failed" if begun else "not_touched"),
+                "verdict": verdict(host) or "not_touched",
                 "failed_step": host.get("__relaunch_failed_step"),
                 "reason": host.get("__relaunch_failed_reason"),
-                "stop": (_mapping(release.get("stop")) or _mapping(host.get("sglang_stop_result"))).get("verdict"),
+                "stop": stop(host).get("verdict"),
                 "released": release.get("verdict"),
                 "signalled": len(release.get("signalled") or []),
-                "gate": gate.get("verdict"),
-                "gate_used_mib": [gpu.get("used_mib") for gpu in gate.get("gpus") or []],
-                "stop_to_start_s": _seconds(host.get("__relaunch_start_at"), host.get("__relaunch_stop_at")),
-                "start_to_ready_s": _seconds(host.get("__relaunch_ended"), host.get("__relaunch_start_at")),
-                "stages": dict(_mapping(ready.get("stages"))),
+                "gate": gate(host).get("verdict"),
+                "gate_used_mib": [gpu.get("used_mib") for gpu in gate(host).get("gpus") or []],
+                "stop_to_start_s": seconds_between(host.get("__relaunch_start_at"), host.get("__relaunch_stop_at")),
+                "start_to_ready_s": seconds_between(host.get("__relaunch_ended"), host.get("__relaunch_start_at")),
+                "stages": dict(mapping(ready.get("stages"))),
             }
         )
     return rows

@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils._relaunch_outcome import (
+    gate,
+    mapping,
+    seconds_between,
+    stop,
+    verdict,
+)
+
 _GPU = ("index", "uuid", "used_mib")
-
-
-def _mapping(value: t.Any) -> t.Mapping[str, t.Any]:
-    return value if isinstance(value, t.Mapping) else {}
-
-
-def _between(later: t.Any, earlier: t.Any) -> float | None:
-    try:
-        return round(float(later) - float(earlier), 1)
-    except (TypeError, ValueError):
-        return None
 
 
 def _gpus(rows: t.Any) -> list[dict[str, t.Any]]:
@@ -30,37 +27,32 @@ def _gpus(rows: t.Any) -> list[dict[str, t.Any]]:
 def run_record_entry(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What a run left in the variables of a host, as options of the module run_record. What is not there is left out,
     so that a caller can tell it from what is."""
-    release = _mapping(host.get("gpu_release_result"))
-    gate = _mapping(release.get("gate")) or _mapping(host.get("gpu_idle_result"))
-    stop = _mapping(release.get("stop")) or _mapping(host.get("sglang_stop_result"))
-    ready = _mapping(host.get("sglang_server_ready"))
+    release = mapping(host.get("gpu_release_result"))
+    ready = mapping(host.get("sglang_server_ready"))
     seconds = {
-        "stop": stop.get("stopped_after_s"),
+        "stop": stop(host).get("stopped_after_s"),
         "release": release.get("elapsed_s"),
-        "gate": gate.get("waited_s"),
-        "stop_to_start": _between(host.get("__relaunch_start_at"), host.get("__relaunch_stop_at")),
-        "start_to_ready": _between(host.get("__relaunch_ended"), host.get("__relaunch_start_at")),
-        **{f"stage_{name}": value for name, value in _mapping(ready.get("stages")).items()},
+        "gate": gate(host).get("waited_s"),
+        "stop_to_start": seconds_between(host.get("__relaunch_start_at"), host.get("__relaunch_stop_at")),
+        "start_to_ready": seconds_between(host.get("__relaunch_ended"), host.get("__relaunch_start_at")),
+        **{f"stage_{name}": value for name, value in mapping(ready.get("stages")).items()},
     }
     rollback = None
     if host.get("__relaunch_rolled_back"):
         rollback = {"outcome": "ready", "profile": host["__relaunch_rolled_back"]}
     elif host.get("__relaunch_rollback_reason"):
         rollback = {"outcome": "failed", "reason": host["__relaunch_rollback_reason"]}
-    verdict = host.get("__relaunch_verdict")
-    if verdict is None and "__relaunch_begun" in host:
-        verdict = "rolled_back" if host.get("__relaunch_rolled_back") else "failed"
     entry = {
-        "verdict": verdict,
+        "verdict": verdict(host),
         "failed_step": host.get("__relaunch_failed_step"),
         "reason": host.get("__relaunch_failed_reason"),
-        "gpus_before": _gpus(_mapping(host.get("gpu_idle_rehearsal")).get("gpus")),
-        "gpus_after": _gpus(gate.get("gpus")),
+        "gpus_before": _gpus(mapping(host.get("gpu_idle_rehearsal")).get("gpus")),
+        "gpus_after": _gpus(gate(host).get("gpus")),
         "holders": list(release.get("holders") or []),
         "signals": list(release.get("signalled") or []),
         "seconds": {name: value for name, value in seconds.items() if value is not None},
         "rollback": rollback,
-        "evidence": _mapping(host.get("run_record_evidence")).get("path"),
+        "evidence": mapping(host.get("run_record_evidence")).get("path"),
     }
     return {name: value for name, value in entry.items() if value not in (None, [], {})}
 

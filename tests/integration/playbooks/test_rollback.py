@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shlex
@@ -29,6 +30,7 @@ class Rolled(t.NamedTuple):
     without: Run
     rolled: Run
     files: dict[str, bytes]
+    rows: list[dict[str, t.Any]]
 
 
 def profiles(node: Node, *, base: bool = True) -> list[dict[str, t.Any]]:
@@ -48,8 +50,9 @@ def installed(node: Node) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def rolled(make_shared_node, play) -> Rolled:
+def rolled(make_shared_node, play, tmp_path_factory) -> Rolled:
     node = make_shared_node()
+    result = tmp_path_factory.mktemp("rolled") / "result.json"
     first = play("relaunch", node, sglang_server_profiles=profiles(node), sglang_server_profile="base")
     assert first.rc == 0, str(first)
     files = installed(node)
@@ -62,9 +65,10 @@ def rolled(make_shared_node, play) -> Rolled:
         sglang_server_profiles=rest,
         sglang_server_profile="worse",
         sglang_server_rollback=True,
+        relaunch_result_file=str(result),
         **SOON,
     )
-    return Rolled(node, first, without, rolled, files)
+    return Rolled(node, first, without, rolled, files, json.loads(result.read_text()))
 
 
 def test_without_a_rollback_it_is_left_as_it_is_and_said(rolled) -> None:
@@ -79,6 +83,7 @@ def test_the_play_fails_and_says_what_failed_and_what_serves(rolled) -> None:
     assert "Wait until the server serves" in said, said
     assert "rolled back: profile base serves again" in said, said
     assert "cleanslate_verdict: rolled_back" in rolled.rolled.out, str(rolled.rolled)
+    assert [row["verdict"] for row in rolled.rows] == ["rolled_back"], "the result file says what the record says"
 
 
 def test_the_last_one_that_served_is_back_not_the_one_before(rolled) -> None:

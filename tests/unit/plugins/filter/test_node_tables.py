@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.cleanslate.gpu.plugins.filter.node_tables import relaunch_rows, relaunch_table
+from ansible_collections.cleanslate.gpu.plugins.filter.run_history import run_record_entry
 
 READY = {
     "inventory_hostname": "gpu1",
@@ -40,6 +41,14 @@ def test_rows_tell_ready_failed_and_untouched_hosts_apart() -> None:
     assert rows[0]["start_to_ready_s"] == 6.8
     assert rows[0]["signalled"] == 1
     assert rows[1]["stop_to_start_s"] is None
+
+
+def test_a_host_on_which_the_former_profile_serves_again_is_not_called_failed() -> None:
+    """The table, the result file and the record say the same word."""
+    host = {**FAILED, "__relaunch_rolled_back": "base"}
+    (row,) = relaunch_rows([host])
+    assert row["verdict"] == "rolled_back" == run_record_entry(host)["verdict"]
+    assert relaunch_table([row]).splitlines()[1].endswith("rolled_back")
 
 
 def test_the_table_shows_eight_zeros_and_an_unread_gpu_is_never_zero() -> None:

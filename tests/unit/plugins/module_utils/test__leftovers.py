@@ -18,33 +18,9 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _leftovers
 from ansible_collections.cleanslate.gpu.plugins.module_utils._leftovers import Search, Swept, find, sweep
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.leftovers_world import LONG_AGO, Node
 
 HOLD = pathlib.Path(__file__).with_name("hold_node.py")
-LONG_AGO = 1_000_000_000  # before every process that runs here
-
-
-class Node:
-    """Folders of their own, looked at through the real /proc or a made-up one."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.shm, self.tmp, self.cache = folder / "shm", folder / "tmp", folder / "cache"
-        for place in (self.shm, self.tmp, self.cache):
-            place.mkdir()
-        self.fake = FakeProc(folder / "proc")
-        self.search = Search(os.getuid(), str(self.shm), str(self.tmp), (str(self.cache),))
-
-    def file(self, path: pathlib.Path, size: int = 4096, made: int = LONG_AGO) -> pathlib.Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x" * size)
-        os.utime(path, (made, made))
-        return path
-
-    def sweep(self, **options: t.Any) -> Swept:
-        return sweep(self.search, **options)
-
-    def sweep_faked(self) -> Swept:
-        return sweep(self.search, proc_root=self.fake.root)
 
 
 @pytest.fixture

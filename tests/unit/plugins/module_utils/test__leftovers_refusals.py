@@ -17,35 +17,23 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _leftovers
 from ansible_collections.cleanslate.gpu.plugins.module_utils._leftovers import Search, Swept, find, sweep
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils import leftovers_world
 
 MIB = 1 << 20
 ME = os.getuid()
 SERVER = ("python", "-m", "sglang.launch_server")
 
 
-class Node:
-    """Folders of their own and a made-up /proc."""
+class Node(leftovers_world.Node):
+    """Its files are empty, and of this moment."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.shm, self.tmp, self.cache = folder / "shm", folder / "tmp", folder / "cache"
-        for place in (self.shm, self.tmp, self.cache):
-            place.mkdir()
-        self.fake = FakeProc(folder / "proc")
-        self.search = Search(ME, str(self.shm), str(self.tmp), (str(self.cache),))
-
-    def file(self, path: pathlib.Path, size: int = 0) -> pathlib.Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x" * size)
-        return path
+    def file(self, path: pathlib.Path, size: int = 0, made: int | None = None) -> pathlib.Path:
+        return super().file(path, size, made)
 
     def dead_socket(self, name: str) -> pathlib.Path:
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(str(self.tmp / name))
         return self.tmp / name
-
-    def sweep(self) -> Swept:
-        return sweep(self.search, proc_root=self.fake.root)
 
 
 @pytest.fixture
@@ -79,7 +67,7 @@ def reasons(swept: Swept) -> dict[str, str]:
 def test_how_much_was_removed_is_told_and_four_are_named(node: Node, count: int, end: str) -> None:
     for number in range(count):
         node.file(node.shm / f"nccl-{number}", MIB)
-    said = node.sweep().message
+    said = node.sweep_faked().message
     assert said.startswith(f"Removed {count} leftovers of an earlier server: {node.shm}/nccl-0 (no process has it")
     assert said.endswith(end)
     assert said.count("nccl-") == 4
@@ -103,7 +91,7 @@ def test_a_maker_that_is_younger_than_the_file_did_not_make_it(node: Node, later
     node.fake.add(50, argv=SERVER, uid=ME, start=int(began * os.sysconf("SC_CLK_TCK")))
     lock = node.file(node.cache / "x/lock")
     os.utime(lock, (made, made))
-    assert node.sweep().removed == () if stays else node.sweep().kept == ()
+    assert node.sweep_faked().removed == () if stays else node.sweep_faked().kept == ()
     assert lock.exists() is stays
 
 
@@ -131,7 +119,7 @@ class TestSomebodyCannotBeLookedAt:
     def test_whose_files_count(self, node: Node, pid: int, uid: int | None, stays: bool) -> None:
         self.unseen(node, pid, uid)
         node.file(node.shm / "nccl-AAA", 9)
-        swept = node.sweep()
+        swept = node.sweep_faked()
         assert [item.removed for item in swept.items] == [not stays]
         assert not stays or f"the files of pid {pid} (server) could not be read (" in swept.items[0].reason
 
@@ -151,14 +139,14 @@ class TestSomebodyCannotBeLookedAt:
         for pid in (50, 51):
             self.unseen(node, pid, ME)
         node.file(node.shm / "nccl-AAA", 9)
-        assert "the files of pid 50 " in reasons(node.sweep())["nccl-AAA"]
+        assert "the files of pid 50 " in reasons(node.sweep_faked())["nccl-AAA"]
 
 
 def test_why_something_went_is_told(node: Node) -> None:
     node.file(node.shm / "nccl-AAA", 9)
     bound = node.dead_socket("tmpdead0000")
     os.utime(bound, (1e9, 1e9))
-    assert reasons(node.sweep()) == {
+    assert reasons(node.sweep_faked()) == {
         "nccl-AAA": "no process has it open or mapped",
         "tmpdead0000": "no process listens there",
     }
@@ -168,7 +156,7 @@ def test_a_socket_that_took_the_place_of_another_stays(node: Node, monkeypatch: 
     path = node.dead_socket("tmpdead0000")
     fresh = node.dead_socket("fresh")
     between(monkeypatch, lambda: fresh.rename(path))
-    swept = node.sweep()
+    swept = node.sweep_faked()
     assert [(item.stale, item.removed, item.reason) for item in swept.items] == [(False, False, _leftovers._REPLACED)]
     assert path.exists()
 
@@ -176,14 +164,14 @@ def test_a_socket_that_took_the_place_of_another_stays(node: Node, monkeypatch: 
 def test_a_file_whose_mode_was_changed_meanwhile_is_somebodys(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     path = node.file(node.shm / "nccl-AAA", 9)
     between(monkeypatch, lambda: path.chmod(0o600 if path.stat().st_mode & 0o077 else 0o644))
-    assert [(item.stale, item.removed) for item in node.sweep().items] == [(False, False)]
+    assert [(item.stale, item.removed) for item in node.sweep_faked().items] == [(False, False)]
     assert path.exists()
 
 
 def test_what_has_gone_by_itself_was_not_removed_here(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     path = node.file(node.shm / "nccl-AAA", 9)
     between(monkeypatch, path.unlink)
-    (item,) = node.sweep().items
+    (item,) = node.sweep_faked().items
     assert (item.stale, item.removed, item.reason) == (False, False, "it has gone by itself meanwhile")
 
 
@@ -194,14 +182,14 @@ def test_what_cannot_be_removed_is_told_with_the_kernels_words(node: Node, monke
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(_leftovers.os, "unlink", refused)
-    (item,) = node.sweep().items
+    (item,) = node.sweep_faked().items
     assert (item.stale, item.removed, item.reason) == (False, False, "Operation not permitted")
 
 
 def test_the_search_goes_eight_folders_deep(node: Node) -> None:
     eight = node.cache.joinpath(*"12345678")
     near, far = node.file(eight / "lock"), node.file(eight / "9" / "lock")
-    node.sweep()
+    node.sweep_faked()
     assert (near.exists(), far.exists()) == (False, True)
 
 
@@ -220,7 +208,7 @@ def test_a_search_that_would_never_end_says_how_far_it_came(
     monkeypatch.setattr(_leftovers, "_MOST_ENTRIES", 3)
     for name in names:
         (node.cache / name).mkdir() if name.endswith("/") else node.file(node.cache / name)
-    problems = node.sweep().problems
+    problems = node.sweep_faked().problems
     assert [f"{node.cache} was not looked through to the end" in one for one in problems] == ([] if whole else [True])
 
 
@@ -241,4 +229,4 @@ def test_a_cache_on_the_network_does_not_hide_one_that_is_here(node: Node) -> No
 def test_without_a_list_of_mounts_the_rest_is_still_swept(node: Node) -> None:
     (node.fake.path / "900/mountinfo").unlink()
     node.file(node.shm / "nccl-AAA", 9)
-    assert [item.removed for item in node.sweep().items] == [True]
+    assert [item.removed for item in node.sweep_faked().items] == [True]
