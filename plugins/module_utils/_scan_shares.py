@@ -64,13 +64,15 @@ def read_shares(
 ) -> tuple[list[Item], list[str], list[tuple[int, int]]]:
     """What was seen, what failed, and the (pid, step) at which reading came to a halt. A read that blocks is left out
     the next time, so that one stuck process hides no other. Then every share is read again: what a child saw seconds
-    ago says nothing of whom its processes have started since."""
+    ago says nothing of whom its processes have started since. Not where a reading that blocks once more would be cut
+    off by the deadline: it would show less than the one before."""
     skip: set[tuple[int, int]] = set()
+    stall_again = min(_STALL_AGAIN, timeout / 3)
     while True:
         results: tuple[Collected[Item], ...] = collect_all(
             [functools.partial(read, share, skip) for share in shares],
             deadline=deadline,
-            stall=min(_STALL_AGAIN if skip else _STALL, timeout / 3),
+            stall=stall_again if skip else min(_STALL, timeout / 3),
             clock=clock,
         )
         items = as_one([result.items for result in results])
@@ -78,7 +80,7 @@ def read_shares(
         blocked = list(dict.fromkeys(result.blocked_at for result in results if result.blocked_at is not None))
         if not blocked:
             return items, errors, []
-        if skip.intersection(blocked) or len(skip) >= _MOST_RETRIES or clock.monotonic() >= deadline:
+        if skip.intersection(blocked) or len(skip) >= _MOST_RETRIES or clock.monotonic() + stall_again > deadline:
             return items, errors, blocked
         skip.update(blocked)
 

@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _holders
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _holders, _scan_shares
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan, Scope
@@ -29,8 +29,10 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._raw_holds import (
     RawUnreadable,
     Surroundings,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_shares import Share, as_one, shares_of
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import Collected
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_shares import Share, as_one, read_shares, shares_of
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import KERNEL_THREAD
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.gate_world import Clock
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.test__port_rulings import Node
 
 COUNTS = (2, 3, 4)
@@ -141,6 +143,27 @@ def test_a_share_that_does_not_end_in_time_leaves_the_others_and_says_so(node: N
     assert not scan.complete
     assert "did not come back within the scan's 1.5 s" in scan.incomplete_reason
     assert [holder.pid for holder in scan.holders] == [50]
+
+
+@pytest.mark.parametrize(("left", "rounds"), [(0.3, 1), (1.5, 2)])
+def test_what_was_seen_is_not_given_up_for_a_reading_that_the_deadline_would_cut_off(
+    left: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a moment left the next reading would bring nothing home, and whom this one named would be forgotten."""
+    clock = Clock()
+    held = RawHolder(stat(70), ProcStatus(), (), False, None)
+    seen: list[Collected[Item]] = [Collected((around(None), held), False, (51, 3)), Collected((), False, (51, 3))]
+
+    def collect(produce: t.Sequence[t.Any], **dummy: t.Any) -> tuple[Collected[Item], ...]:
+        clock.now += 10.0 - left if len(seen) == 2 else left
+        return (seen.pop(0),)
+
+    monkeypatch.setattr(_scan_shares, "collect_all", collect)
+    items, _errors, blocked = read_shares(
+        lambda *dummy: iter(()), [Share()], timeout=10.0, deadline=clock.now + 10.0, clock=clock
+    )
+    assert (2 - len(seen), blocked) == (rounds, [(51, 3)])
+    assert (held in items) is (rounds == 1)
 
 
 def test_a_child_that_dies_makes_the_look_incomplete_and_hides_nothing_of_the_other(
