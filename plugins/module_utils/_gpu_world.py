@@ -219,7 +219,7 @@ def release_gpus(
     result = release(
         scanner,
         dataclasses.replace(options, gate_follows=gate is not None),
-        hold_again=lambda holder: hold_again(holder, request),
+        hold_again=lambda holders: hold_again(holders, request),
         describe=lambda holder: describe(holder, index_of),
         clock=world.clock,
         signaller=KernelSignaller(world.clock, proc_root=request.proc_root),

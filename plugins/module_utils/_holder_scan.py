@@ -140,14 +140,15 @@ class HolderReader:
         now = self._listening(stats, surroundings) if left else {}
         return RawPort(tuple((inode, before[inode]) for inode in sorted(left) if now is None or inode in now))
 
-    def read_one(self, pid: int, compute_pids: t.Collection[int]) -> t.Iterator[Item]:
-        """One process again, without its ancestry."""
+    def read_again(self, pids: t.Iterable[int], compute_pids: t.Collection[int]) -> t.Iterator[Item]:
+        """These processes once more, without their ancestry."""
         self._nodes = find_nodes(self._devices, self._majors, self._proc)
-        self._match(self._port.sockets_around(pid) if self._port is not None else {})
-        self._may_read(pid, STAT)
-        entry: ProcStat | None = try_read(lambda: self._proc.stat(pid), None)
-        if entry is not None:
-            yield from self._look(entry, compute_pids, {})
+        for pid in pids:
+            self._match(self._port.sockets_around(pid) if self._port is not None else {})
+            self._may_read(pid, STAT)
+            entry = self._task(pid)
+            if entry is not None:
+                yield from self._look(entry, compute_pids, {})
 
     def _match(self, sockets: dict[int, str]) -> None:
         self._sockets = sockets
@@ -303,7 +304,7 @@ class HolderReader:
         tasks = [self._task(pid, tid) for tid in tids]
         return all(task is None or task.exiting for task in tasks)
 
-    def _task(self, pid: int, tid: int) -> ProcStat | None:
+    def _task(self, pid: int, tid: int | None = None) -> ProcStat | None:
         found: ProcStat | None = try_read(lambda: self._proc.stat(pid, tid), None)
         return found
 

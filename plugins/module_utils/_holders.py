@@ -120,19 +120,27 @@ def look_for_holders(
     )
 
 
-def hold_again(holder: Holder, request: ScanRequest) -> Holder | None:
-    """Right before a signal: the same process, still holding a node or the port (or dying), in its present state; else
-    None."""
+def hold_again(holders: t.Sequence[Holder], request: ScanRequest) -> tuple[Holder | None, ...]:
+    """Right before they are signalled, for each: the same process, still holding a node or the port (or dying), in its
+    present state; else None."""
     clock = SystemClock()
+    computing = {holder.pid for holder in holders if holder.computes}
     items, problems = _read(
         request,
-        lambda reader, _share: reader.read_one(holder.pid, {holder.pid} if holder.computes else ()),
+        lambda reader, _share: reader.read_again([holder.pid for holder in holders], computing),
         (WHOLE,),
         deadline=clock.monotonic() + request.timeout,
         clock=clock,
     )
-    raw = next((item for item in items if isinstance(item, RawHolder)), None)
-    if raw is None or raw.stat.start_time != holder.start_time or (problems and not raw.holds):
+    if problems and len(holders) > 1:
+        # Whoever blocks has held the others up, and what was read of them is old by now.
+        return tuple(again for holder in holders for again in hold_again((holder,), request))
+    found = {item.stat.pid: item for item in items if isinstance(item, RawHolder)}
+    return tuple(_as_it_is_now(holder, found.get(holder.pid), bool(problems)) for holder in holders)
+
+
+def _as_it_is_now(holder: Holder, raw: RawHolder | None, doubted: bool) -> Holder | None:
+    if raw is None or raw.stat.start_time != holder.start_time or (doubted and not raw.holds):
         return None
     return dataclasses.replace(
         holder,

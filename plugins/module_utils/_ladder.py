@@ -32,6 +32,8 @@ FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death .
 LONGEST_INTERVAL = 0.5  # ... and at most
 # After KILL nobody can refuse, and the driver needs a tenth of a second and more for each. A look tells nothing then.
 KILL_INTERVAL = 0.5
+# How many are looked at together before they are signalled: a look takes a process of its own, and must not be old.
+AT_ONCE = 16
 # After the top of every tree has gone, the rest may be in the midst of their own clean exit: as long as one of them
 # ends in each such interval they are left to it, since a KILL in mid-release is how GPU memory survives (SGLang's own
 # remark). After that nobody is coming who would end them.
@@ -63,7 +65,7 @@ def release(
     scan: t.Callable[[], HolderScan],
     options: ReleaseOptions,
     *,
-    hold_again: t.Callable[[Holder], Holder | None],
+    hold_again: t.Callable[[t.Sequence[Holder]], t.Sequence[Holder | None]],
     describe: t.Callable[[Holder], str],
     clock: Clock,
     signaller: Signaller,
@@ -85,7 +87,7 @@ class _Run:
         self,
         scan: t.Callable[[], HolderScan],
         options: ReleaseOptions,
-        hold_again: t.Callable[[Holder], Holder | None],
+        hold_again: t.Callable[[t.Sequence[Holder]], t.Sequence[Holder | None]],
         describe: t.Callable[[Holder], str],
         clock: Clock,
         signaller: Signaller,
@@ -291,6 +293,7 @@ class _Run:
     def _signal(self, rung: Rung, known: t.AbstractSet[Identity], eligible: t.AbstractSet[Identity]) -> None:
         targets = self._targets()
         top = {identity(holder) for holder in rules.topmost(targets, self._above)}
+        wanted = []
         for holder in rules.parents_first(targets, self._above):
             key = identity(holder)
             if holder.dying or self._managers.spares(holder) or key in self._refused:
@@ -298,29 +301,33 @@ class _Run:
             if rung.signal in self._sent.get(key, ()):
                 continue
             # Below KILL only the top of each tree is asked; one born meanwhile only if nobody is above it any more.
-            if not rung.kills and key not in (eligible if key in known else top):
-                continue
-            self._send(rung, holder)
+            if rung.kills or key in (eligible if key in known else top):
+                wanted.append(holder)
+        for first in range(0, len(wanted), AT_ONCE):
+            self._send(rung, [holder for holder in wanted[first : first + AT_ONCE] if self._has_aim(holder)])
 
-    def _send(self, rung: Rung, holder: Holder) -> None:
+    def _has_aim(self, holder: Holder) -> bool:
         key = identity(holder)
         aim = self._aims.get(key) or self._signaller.aim(holder.pid, holder.start_time)
-        if aim is None:
-            return
-        self._aims[key] = aim
-        again = self._hold_again(holder)
-        if again is None or again.dying or identity(again) != key or rules.stopped_computing(holder, again):
-            return
-        if holder.pid <= 1 or holder.pid in self._own or holder.disposition != "target":
-            raise AssertionError(f"Contract violation: about to signal {holder}")
-        outcome = aim.send(rung.number)
-        if outcome == "refused":
-            self._refused[key] = "could not be signalled (operation not permitted): run this as root (become: true)"
-        elif outcome == "sent":
-            now = self._clock.monotonic()
-            self._sent.setdefault(key, set()).add(rung.signal)
-            self._signalled.append(Signalled(holder.pid, rung.signal, round(now - self._began, 3)))
-            self._last_signal_at = now
+        if aim is not None:
+            self._aims[key] = aim
+        return aim is not None
+
+    def _send(self, rung: Rung, holders: t.Sequence[Holder]) -> None:
+        for holder, again in zip(holders, self._hold_again(holders)):
+            key = identity(holder)
+            if again is None or again.dying or identity(again) != key or rules.stopped_computing(holder, again):
+                continue
+            if holder.pid <= 1 or holder.pid in self._own or holder.disposition != "target":
+                raise AssertionError(f"Contract violation: about to signal {holder}")
+            outcome = self._aims[key].send(rung.number)
+            if outcome == "refused":
+                self._refused[key] = "could not be signalled (operation not permitted): run this as root (become: true)"
+            elif outcome == "sent":
+                now = self._clock.monotonic()
+                self._sent.setdefault(key, set()).add(rung.signal)
+                self._signalled.append(Signalled(holder.pid, rung.signal, round(now - self._began, 3)))
+                self._last_signal_at = now
 
     def _hopeless(self) -> bool:
         """Whether waiting changes nothing: all that is left refused our signals."""
@@ -365,17 +372,8 @@ class _Run:
             if not self._now.complete or self._targets():
                 return
         if self._signalled or self._stopped:
-            pids = {signalled.pid for signalled in self._signalled}
-            raise _Ended("released", f"Released: {self._done(pids)}; a complete second look found no target left")
+            raise _Ended("released", rules.released_message(self._stopped, self._signalled))
         raise _Ended(*rules.quiet_verdict(self._now))
-
-    def _done(self, pids: t.AbstractSet[int]) -> str:
-        parts = []
-        if self._stopped:
-            parts.append(f"{len(self._stopped)} stopped through a manager")
-        if pids:
-            parts.append(f"{len(pids)} {'process' if len(pids) == 1 else 'processes'} signalled")
-        return ", ".join(parts)
 
     def _survivor_message(self) -> str:
         """Called when the last rung is over. Raises where survivors is not the right word."""

@@ -175,6 +175,14 @@ def uses_gpus(holder: Holder) -> bool:
     return holder.disposition in ("foreign", "never") and holder.computes is not False
 
 
+def released_message(stopped: t.Sequence[str], signalled: t.Iterable[Signalled]) -> str:
+    parts = [f"{len(stopped)} stopped through a manager"] if stopped else []
+    pids = {one.pid for one in signalled}
+    if pids:
+        parts.append(f"{len(pids)} {'process' if len(pids) == 1 else 'processes'} signalled")
+    return f"Released: {', '.join(parts)}; a complete second look found no target left"
+
+
 def quiet_verdict(scan: HolderScan) -> tuple[ReleaseVerdict, str]:
     """What to say where there is no target and nothing was done."""
     foreign = [holder for holder in scan.holders if uses_gpus(holder)]

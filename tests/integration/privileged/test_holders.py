@@ -321,10 +321,10 @@ def test_a_child_pid_namespace_is_a_container_of_unknown_kind(machine: Machine) 
 def test_hold_again(machine: Machine) -> None:
     pid = machine.hold()
     holder = machine.look(OWN, [pid])[pid]
-    assert hold_again(holder, machine.request(OWN)) is not None
+    assert hold_again([holder], machine.request(OWN)) != (None,)
     os.kill(pid, signal.SIGKILL)
     machine.processes[-1].wait()
-    assert hold_again(holder, machine.request(OWN)) is None
+    assert hold_again([holder], machine.request(OWN)) == (None,)
 
 
 def test_nothing_is_left(machine: Machine) -> None:

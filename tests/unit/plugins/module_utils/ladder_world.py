@@ -78,6 +78,7 @@ class World:
         self.on_order: t.Callable[[], None] | None = None
         self.spared: set[int] = set()
         self.before_send: t.Callable[[int], None] | None = None
+        self.asked_again: list[int] = []
         self.adopters: set[int] = {1}
         self.own_pids = frozenset({500, 501})
         self.closed = 0
@@ -137,7 +138,11 @@ class World:
             one for one in self.processes if one.dead and one.dies_at is not None and now < one.dies_at + one.listed
         ]
 
-    def hold_again(self, holder: Holder) -> Holder | None:
+    def hold_again(self, holders: t.Sequence[Holder]) -> list[Holder | None]:
+        self.asked_again.append(len(holders))
+        return [self.look_again(holder) for holder in holders]
+
+    def look_again(self, holder: Holder) -> Holder | None:
         if self.before_send is not None:
             self.before_send(holder.pid)
         one = self.find(holder.pid)

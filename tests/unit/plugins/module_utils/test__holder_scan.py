@@ -309,10 +309,10 @@ def test_a_number_that_was_given_to_another_process_meanwhile(node: Node, monkey
     assert len(seen) == 2
 
 
-def test_one_process_again(node: Node) -> None:
+def test_processes_again(node: Node) -> None:
     node.fake.add(50, opens=[node.gpu], start=77)
     reader = HolderReader(Proc(node.fake.root), [node.glob], None)
-    (holder,) = reader.read_one(50, ())
+    (holder,) = reader.read_again([50], ())
     assert isinstance(holder, RawHolder)
     assert holder.stat.start_time == 77
-    assert list(reader.read_one(51, ())) == []
+    assert list(reader.read_again([51], ())) == []

@@ -13,55 +13,23 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _holder_scan
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import GpuProcess
-from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container, Holder, HolderScan, Scope
+from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Container, Holder, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import (
-    ScanRequest,
     age_in_words,
     describe,
-    hold_again,
     look_for_holders,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import uses_gpus
-from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import SystemdScope
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc, make_nodes
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.fake_proc import FakeProc
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.holders_world import (
+    GPU0,
+    GPU1,
+    SERVICE,
+    Node,
+)
 
-GPU0, GPU1 = (f"GPU-0000000{number}-0000-0000-0000-000000000000" for number in range(2))
 HOLD_NODE = pathlib.Path(__file__).with_name("hold_node.py")
-OWN = Scope("own", units=("sglang.service",))
-SERVICE = "0::/system.slice/sglang.service"
 OTHER = "0::/system.slice/vllm.service"
-
-
-class Node:
-    """A fake /proc and fake nodes."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.fake = FakeProc(folder / "proc")
-        self.glob = make_nodes(folder / "dev")
-        self.gpu = folder / "dev/nvidia0"
-        self.control = folder / "dev/nvidiactl"
-        self.asked: list[list[str]] = []
-        self.states: dict[str, bool | None] = {}
-        self.systemd_scope: SystemdScope = "system"
-
-    def request(self, scope: Scope = OWN, timeout: float = 60.0) -> ScanRequest:
-        return ScanRequest(
-            scope, (self.glob,), timeout=timeout, proc_root=self.fake.root, systemd_scope=self.systemd_scope
-        )
-
-    def unit_states(self, units: t.Sequence[str]) -> dict[str, bool | None]:
-        self.asked.append(list(units))
-        return {unit: self.states.get(unit) for unit in units}
-
-    def look(self, scope: Scope = OWN, listed: t.Sequence[tuple[int, str]] = (), timeout: float = 60.0) -> HolderScan:
-        processes = [GpuProcess(uuid, pid, None, 1) for pid, uuid in listed]
-        return look_for_holders(
-            self.request(scope, timeout), processes, unit_states=self.unit_states, clock=SystemClock()
-        )
-
-    def dispositions(self, scope: Scope = OWN, listed: t.Sequence[tuple[int, str]] = ()) -> dict[int, str]:
-        return {holder.pid: holder.disposition for holder in self.look(scope, listed).holders}
 
 
 @pytest.fixture
@@ -283,26 +251,6 @@ def test_the_deadline_of_the_whole(node: Node) -> None:
 def test_secrets_are_masked(node: Node) -> None:
     node.fake.add(50, opens=[node.gpu], argv=["python3", "--api-key", "Q7vv", "HF_TOKEN=Q7vv"])
     assert "Q7vv" not in str(node.look().holders)
-
-
-def test_hold_again_on_a_table(node: Node) -> None:
-    node.fake.add(50, opens=[node.gpu], start=77, cgroup=SERVICE)
-    (holder,) = node.look().holders
-    again = hold_again(holder, node.request())
-    assert again == dataclasses.replace(holder, age_s=again.age_s if again else None)
-    assert hold_again(dataclasses.replace(holder, start_time=78), node.request()) is None
-    assert hold_again(dataclasses.replace(holder, pid=51), node.request()) is None
-    (node.fake.path / "50/fd/3").unlink()
-    assert hold_again(holder, node.request()) is None
-
-
-def test_hold_again_tells_the_dying(node: Node) -> None:
-    node.fake.add(50, state="Z", start=77, pending=0x100, tasks={50: {"state": "Z"}}, cgroup=SERVICE)
-    (holder,) = node.look(listed=[(50, GPU0)]).holders
-    again = hold_again(dataclasses.replace(holder, dying=False, state="S"), node.request())
-    assert again is not None
-    assert again.dying
-    assert again.state == "Z"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.test__holders import OWN, SERVICE, Node
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.holders_world import OWN, SERVICE, Node
 
 
 @pytest.fixture

@@ -240,6 +240,21 @@ def test_no_signal_is_sent_twice_on_one_rung() -> None:
     assert world.got() == {10: ["TERM"], 11: ["TERM"], 12: ["TERM"]}
 
 
+def test_many_are_looked_at_together_and_only_who_still_holds_is_signalled() -> None:
+    """At most AT_ONCE of them, so that no look is old when its signal goes out."""
+    world = World(*(Fake(100 + number, start=number) for number in range(35)))
+
+    def change(pid: int) -> None:
+        for one in world.processes:
+            if one.pid == pid in (103, 120):
+                one.holds = False
+
+    world.before_send = change
+    assert world.release([Rung("KILL", 5)]).verdict == "released"
+    assert world.asked_again == [16, 16, 3]
+    assert sorted(world.got()) == [pid for pid in range(100, 135) if pid not in (103, 120)]
+
+
 # -- late born --------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _node_match
 from ansible_collections.cleanslate.gpu.plugins.module_utils._device_nodes import NodeSet, find_nodes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import DeviceNode
 from ansible_collections.cleanslate.gpu.plugins.module_utils._node_match import (
@@ -122,6 +123,39 @@ def test_a_file_is_looked_up_once(case: Case, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "stat", counting)
     assert len(case.maps(*lines)) == 8
     assert len([path for path in looked if str(path).endswith("nvidia0")]) == 1
+
+
+def test_libraries_are_looked_up_once_and_hide_no_node_after_them(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process maps each of its libraries in several pieces, and its GPU after them."""
+    looked: list[str] = []
+    real = os.stat
+    library = case.dev / "libc.so"
+    library.write_bytes(b"")
+    memory = "7f0000000000-7f0000001000 rw-p 00000000 00:0e 12                         anon_inode:[perf_event]"
+    lines = [memory, *(case.line("libc.so", number=number) for number in range(1, 9)), case.line("nvidia1", number=9)]
+    monkeypatch.setattr(os, "stat", lambda path, **more: looked.append(os.fspath(path)) or real(path, **more))
+    for dummy in range(2):
+        assert case.maps(*lines) == [Hold(str(case.dev / "nvidia1"), "gpu", 1, "map")]
+    assert [os.path.basename(path) for path in looked if "map_files" not in path] == ["libc.so", "nvidia1"]
+    assert not [path for path in looked if "7f0000000000-" in path], "what has no path is no node"
+
+
+def test_the_number_of_memory_is_asked_for_once_and_only_where_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a look at the own mappings, which for each of a thousand processes would be half of a scan."""
+    asked: list[int] = []
+    monkeypatch.setattr(_node_match, "memory_number", lambda: asked.append(1) or b"00:01 ")
+    matcher = NodeMatcher(NodeSet(), Proc())
+    area = "7f0000000000-7f0000001000 rw-s 00000000 00:01 77                    "
+    for path, expected in (("/a", 0), ("/dev/zero (deleted)", 1), ("/b", 1), ("/dev/zero (deleted)", 1)):
+        list(matcher.mappings(f"{area} {path}\n".encode(), os.getpid(), None, ()))
+        assert len(asked) == expected
+
+
+def test_another_kind_of_file_that_got_the_inode_of_a_node_is_none(case: Case) -> None:
+    found = os.stat(case.dev / "nvidia0")
+    assert case.matcher.node_of(found)
+    for kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFDIR, stat.S_IFBLK):
+        assert case.matcher.node_of(os.stat_result((kind | 0o600, *found[1:]))) is None
 
 
 def test_devices_of_the_driver_without_a_node_here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,7 +272,7 @@ def test_the_port_inside_a_container_counts_on_its_host(node: Node) -> None:
     assert found(scan) == {50: "target", 51: "target"}
     assert [owner.pid for owner in scan.port_owners] == [50]
     listener = next(one for one in scan.holders if one.pid == 50)
-    assert hold_again(listener, node.request(scope, "0.0.0.0")) is not None
+    assert hold_again([listener], node.request(scope, "0.0.0.0")) != (None,)
 
 
 def test_a_container_with_the_network_of_its_host(node: Node) -> None:
@@ -289,9 +289,9 @@ def test_right_before_a_signal_it_must_still_listen(node: Node) -> None:
     node.fake.add(51, ppid=50, start=11, maps=[node.gpu], cgroup=SESSION)
     request = node.request(OWN, "0.0.0.0")
     listener = next(one for one in node.look().holders if one.pid == 50)
-    assert hold_again(listener, request) is not None
+    assert hold_again([listener], request) != (None,)
     node.listens(path, port=30001)
-    assert hold_again(listener, request) is None
+    assert hold_again([listener], request) == (None,)
 
 
 @pytest.mark.parametrize(("uid", "disposition"), [(0, "target"), (4711, "foreign")])
