@@ -79,9 +79,11 @@ SHAPES: dict[str, Shape] = {
 
 def beside_the_driver(machine: Machine, shape: Shape, rounds: int = 1) -> dict[str, t.Any]:
     """What the release adds to the driver's own time, one after the other, with the default ladder beside it."""
-    own, added, runs = [], [], []
+    empty, own, added, runs = [], [], [], []
     for dummy in range(rounds):
-        own.append(drivers_own_time(shape(machine)))
+        memory, ended = drivers_own_time(machine, shape(machine))
+        empty.append(memory)
+        own.append(ended)
         machine.end_all()
         pids = shape(machine)
         seen, lines = machine.holders(*pids)
@@ -97,13 +99,14 @@ def beside_the_driver(machine: Machine, shape: Shape, rounds: int = 1) -> dict[s
     expect(not any(machine.alive(pid) for pid in pids), "every holder is gone by the default ladder")
     return {
         "drivers_own_s": statistics.median(own),
+        "driver_memory_0_s": statistics.median(empty),
         "default_ladder_s": default["first_signal_to_gate_open_s"],
         "default_ladder_signals": default["signals"],
         "added_s": statistics.median(added),
         "within_target": statistics.median(added) <= LIMIT,
         "lines": lines[:3],
         **runs[-1],
-        "all_rounds": [[own, run["first_signal_to_gate_open_s"]] for own, run in zip(own, runs)],
+        "all_rounds": [[*alone, run["first_signal_to_gate_open_s"]] for *alone, run in zip(empty, own, runs)],
     }
 
 
