@@ -38,7 +38,6 @@ SAFETY = (
 
 # Where the test file of the same name is not all, or is not there.
 TESTED_BY = {
-    "_clock": ("test__commands.py", "test__sglang_http.py"),
     "_container_names": ("test__container_names.py", "test__ownership.py"),
     "_drift_evidence": ("test__drift_evidence.py", "test__drift_evidence_shapes.py"),
     "_drift_limits": ("test__drift_limits.py", "test__drift_policy.py"),
@@ -68,6 +67,7 @@ TESTED_BY = {
     "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
     "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
     "_sglang_ready": ("test__sglang_ready.py", "test__sglang_ready_progress.py"),
+    "_state_file": ("test__state_file_units.py", "test__state_file.py"),
     "_status_findings": ("test__fleet_status.py", "test__status_page.py"),
     "_status_style": ("test__status_page.py",),
     "_status_page": ("test__status_words.py", "test__status_page.py"),
