@@ -35,19 +35,24 @@ class Systemd:
         if not units:
             return {}
         blocks = self._show(units, properties)
-        if len(blocks) == len(units):
+        if blocks is not None and len(blocks) == len(units):
             return dict(zip(units, blocks))
         # An alias named twice, or a unit name that systemctl refuses, shifts the answers: one by one then.
-        answers = {}
-        for unit in units:
+        answers: dict[str, dict[str, str]] = {}
+        for unit in units if len(units) > 1 else ():
+            if blocks is None:
+                break  # whoever does not answer is not waited for once more
             blocks = self._show((unit,), properties)
-            if len(blocks) == 1:
+            if blocks is not None and len(blocks) == 1:
                 answers[unit] = blocks[0]
         return answers
 
-    def _show(self, units: t.Sequence[str], properties: t.Sequence[str]) -> list[dict[str, str]]:
+    def _show(self, units: t.Sequence[str], properties: t.Sequence[str]) -> list[dict[str, str]] | None:
+        """What is said of each unit; None where there was no answer in time."""
         result = self._run(("show", "--no-pager", "--property=" + ",".join(properties), "--", *units), QUERY_TIMEOUT)
-        if result.exit_code != 0 or result.timed_out:
+        if result.timed_out:
+            return None
+        if result.exit_code != 0:
             return []
         blocks = []
         for text in result.stdout.strip("\n").split("\n\n"):

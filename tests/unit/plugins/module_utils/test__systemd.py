@@ -78,6 +78,35 @@ def test_nothing_to_ask_is_not_asked() -> None:
     assert runner.asked == []
 
 
+@pytest.mark.parametrize("names", [["a.service"], ["a.service", "b.service", "c.service"]])
+def test_a_systemd_that_does_not_answer_is_waited_for_once(names: list[str]) -> None:
+    """Each wait takes half a minute, in which nobody is served."""
+    runner = Runner(lambda argv: said(exit_code=None, timed_out=True))
+    assert Systemd(runner).show(names, ["ActiveState"]) == {}
+    assert Systemd(runner).active(names) == dict.fromkeys(names)
+    assert len(runner.asked) == 2
+
+
+def test_one_that_stops_answering_half_way_has_said_what_it_said() -> None:
+    def answer(argv: tuple[str, ...]) -> CommandResult:
+        names = argv[argv.index("--") + 1 :]
+        if len(names) > 1:
+            return said(exit_code=1)
+        return said("ActiveState=active\n") if names[0] == "a.service" else said(exit_code=None, timed_out=True)
+
+    runner = Runner(answer)
+    assert Systemd(runner).show(["a.service", "b.service", "c.service"], ["ActiveState"]) == {
+        "a.service": {"ActiveState": "active"}
+    }
+    assert len(runner.asked) == 3
+
+
+def test_the_same_question_about_one_unit_is_not_asked_twice() -> None:
+    runner = Runner(lambda argv: said(exit_code=1))
+    assert Systemd(runner).show(["a.service"], ["ActiveState"]) == {}
+    assert len(runner.asked) == 1
+
+
 def test_answers_that_do_not_fit_the_questions_are_asked_for_one_by_one() -> None:
     def answer(argv: tuple[str, ...]) -> CommandResult:
         names = argv[argv.index("--") + 1 :]
