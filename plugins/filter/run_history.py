@@ -24,6 +24,11 @@ def _gpus(rows: t.Any) -> list[dict[str, t.Any]]:
     return [{key: gpu.get(key) for key in _GPU} for gpu in rows or []]
 
 
+def _rehearsal(host: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """The one under the lease; where a run did not come so far, that of the preflight."""
+    return mapping(host.get("gpu_idle_rehearsal")) or mapping(mapping(host.get("sglang_server_preflight")).get("gate"))
+
+
 def run_record_entry(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What a run left in the variables of a host, as options of the module run_record. What is not there is left out,
     so that a caller can tell it from what is."""
@@ -46,7 +51,7 @@ def run_record_entry(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "verdict": verdict(host),
         "failed_step": host.get("__relaunch_failed_step"),
         "reason": host.get("__relaunch_failed_reason"),
-        "gpus_before": _gpus(mapping(host.get("gpu_idle_rehearsal")).get("gpus")),
+        "gpus_before": _gpus(_rehearsal(host).get("gpus")),
         "gpus_after": _gpus(gate(host).get("gpus")),
         "holders": list(release.get("holders") or []),
         "signals": list(release.get("signalled") or []),

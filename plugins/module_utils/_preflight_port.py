@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import describe_owner, strangers
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import (
     Check,
@@ -18,16 +17,18 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight import (
     not_checked,
     passed,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_gate import OneLook
 
 NAME = "port"
 
 
-def port_free(_context: Context, world: GpuWorld | None) -> Check:
-    """Free, or kept only by what is stopped and released. world's request says which port, and what is ours."""
-    port = world.request.port if world is not None else None
-    if world is None or port is None:
+def port_free(_context: Context, seen: OneLook) -> Check:
+    """Free, or kept only by what is stopped and released. What was asked to be seen says which port, and what is
+    ours."""
+    port = seen.port
+    if port is None:
         return not_checked(NAME, "no port was given")
-    scan = world.scan(world.look().processes)
+    scan = seen.holders()
     where = f"port {port.number} on {port.host}"
     if not scan.port_owners:
         if not scan.complete:

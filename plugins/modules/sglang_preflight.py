@@ -33,8 +33,9 @@ description:
   - C(draft_model) does the same for the draft model of speculative decoding, and compares it with the target. SGLang
     itself looks at it only after the whole target was loaded.
   - C(disk_space) and C(shared_memory) look for room in O(folders) and in C(/dev/shm). C(unit_syntax) lets
-    C(systemd-analyze) read O(unit_text). C(port) looks who listens where the server will; it must be nobody, or what is
-    stopped and released before.
+    C(systemd-analyze) read O(unit_text).
+  - C(gate) refuses what a release would not mend, with O(gate), and a C(nvidia-smi) that hangs.
+  - C(port) looks who listens where the server will; it must be nobody, or what is stopped and released before.
   - C(root_paths) looks whether O(root_files) and O(root_folders) are out of the reach of everybody but root.
   - Fails where a check failed. It changes nothing.
 extends_documentation_fragment:
@@ -42,6 +43,7 @@ extends_documentation_fragment:
   - cleanslate.gpu.attributes.info_module
   - cleanslate.gpu.smi
   - cleanslate.gpu.scan
+  - cleanslate.gpu.launch
 options:
   scope:
     description:
@@ -74,96 +76,22 @@ options:
       - The group of the unit, by name or number. By default the primary group of O(service_user).
     type: str
     default: ""
-  profile:
+  gate:
     description:
-      - The launch as it was resolved and rendered. Without it only the node is looked at.
+      - Rehearses the gate in the same execution, as M(cleanslate.gpu.gpu_wait_idle) does in check mode. With an empty
+        dictionary its defaults hold. Without it nobody does.
     type: dict
     suboptions:
-      args:
+      max_used_mib:
         description:
-          - SGLang's options and their values, keys (secrets) left out.
-        type: dict
-        default: {}
-      argv:
+          - How many MiB a GPU may hold and still be called idle.
+        type: int
+        default: 0
+      settled_mib:
         description:
-          - What stands on the command line behind the configuration file.
-        type: list
-        elements: str
-        default: []
-      config:
-        description:
-          - The text of the configuration file, with placeholders of the form C(<<secret:NAME>>) for keys.
-        type: str
-        default: ""
-      env:
-        description:
-          - Environment variables of the server that matter to its parser or to the length of its context. Leave secrets
-            out.
-        type: dict
-        default: {}
-  python:
-    description:
-      - The command that starts the interpreter of the environment in which SGLang is installed, as a list. Where it is
-        empty the parser is not asked.
-    type: list
-    elements: str
-    default: []
-  parser_timeout:
-    description:
-      - How many seconds importing SGLang and parsing may take.
-    type: float
-    default: 120.0
-  model_timeout:
-    description:
-      - How many seconds reading one model folder may take. O(timeout) is for each file in it.
-    type: float
-    default: 120.0
-  volumes:
-    description:
-      - Where the server runs in a container, what that gets of the node, as C(HOST:CONTAINER[:OPTIONS]). Models are
-        then looked for through these. An empty list is a container that gets nothing.
-      - By default the server runs on the node itself.
-    type: list
-    elements: str
-  folders:
-    description:
-      - The folders that the server writes into. Where one does not exist yet, the nearest above it counts.
-    type: list
-    elements: path
-    default: []
-  root_files:
-    description:
-      - Files that root reads or runs at each start of the unit. They must be there, and nobody but root may be able to
-        change them or a folder above them.
-    type: list
-    elements: path
-    default: []
-  root_folders:
-    description:
-      - Where root makes what belongs to the unit. Nobody but root may be able to change these or a folder above them.
-    type: list
-    elements: path
-    default: []
-  min_free_mib:
-    description:
-      - How many MiB must be free in each of O(folders).
-    type: int
-    default: 1024
-  min_shm_mib:
-    description:
-      - How many MiB must be free in C(/dev/shm), through which the ranks share data.
-    type: int
-    default: 1024
-  unit:
-    description:
-      - The name of the server's unit, with its suffix.
-    type: str
-    default: ""
-  unit_text:
-    description:
-      - The text of the unit that is about to be installed.
-    type: str
-    default: ""
+          - How many MiB a GPU may hold when nothing uses it, on hardware that never goes down to 0.
+        type: int
+        default: 0
   timeout:
     description:
       - How many seconds opening one node, reading one file or one other step may take.
@@ -250,6 +178,13 @@ checks:
       type: str
       returned: always
       sample: Stop the container. On the host load the uvm module and make its nodes, and start the container again.
+gate:
+  description:
+    - The rehearsal, as M(cleanslate.gpu.gpu_wait_idle) returns it in check mode. Null without O(gate), and where the
+      options do not fit together.
+  returned: always
+  type: dict
+  sample: {verdict: busy, msg: All 8 GPUs are held by processes of sglang.service., would_open_after_release: true}
 verdict:
   description:
     - V(pass), no check failed. V(refuse), at least one did, or the options do not fit together.
@@ -271,6 +206,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
 from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_account, shown
@@ -284,6 +220,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_devices 
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_draft import draft_model
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_driver import driver_match
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_gate import OneLook, gate, rehearse
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_model import (
     context_length,
     model_files,
@@ -329,8 +266,20 @@ CHECKS = (
 )
 
 
-def checks_of(world: GpuWorld) -> tuple[t.Callable[[Context], Check], ...]:
-    return (*CHECKS, functools.partial(port_free, world=world))
+GATE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "max_used_mib": EXPECTATION_ARGUMENTS["max_used_mib"],
+    "settled_mib": {"type": "int", "default": 0},
+}
+
+
+def gate_of(params: t.Mapping[str, t.Any], context: Context) -> GateOptions | None:
+    """ValueError with a sentence where its options cannot be meant."""
+    if params["gate"] is None:
+        return None
+    try:
+        return GateOptions(expectation=context.expectation, check_mode=True, **params["gate"])
+    except ValueError as error:
+        raise ValueError(f"gate: {error}") from None
 
 
 def context_of(params: t.Mapping[str, t.Any], scan: ScanRequest, clock: Clock) -> Context:
@@ -366,6 +315,7 @@ def main() -> None:
             "service_user": {"type": "str", "default": ""},
             "service_group": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 15.0},
+            "gate": {"type": "dict", "options": GATE_ARGUMENTS},
         },
         supports_check_mode=True,
     )
@@ -374,8 +324,9 @@ def main() -> None:
         check_smi_arguments(params)
         request = scan_request(params)
         context = context_of(params, request, clock)
+        options = gate_of(params, context)
     except ValueError as error:
-        module.fail_json(msg=str(error), changed=False, checks=[], verdict="refuse")
+        module.fail_json(msg=str(error), changed=False, checks=[], gate=None, verdict="refuse")
     world = GpuWorld(
         request,
         clock,
@@ -383,11 +334,19 @@ def main() -> None:
         smi_timeout=params["smi_timeout"],
         runner=context.runner,
     )
-    found = run_checks(context, checks_of(world))
+    seen = OneLook(world)
+    rehearsed = rehearse(seen, options, clock) if options else None
+    checks: tuple[t.Callable[[Context], Check], ...] = (
+        *CHECKS,
+        functools.partial(gate, rehearsed=rehearsed, seen=seen),
+        functools.partial(port_free, seen=seen),
+    )
+    found = run_checks(context, checks)
     result = {
         "changed": False,
         "msg": found.message,
         "checks": [check.as_dict() for check in found.checks],
+        "gate": rehearsed and rehearsed.as_dict(),
         "verdict": found.verdict,
     }
     if found.failures:

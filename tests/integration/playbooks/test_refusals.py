@@ -66,6 +66,8 @@ def test_states_of_the_gpus(serving, play) -> None:
         assert all(call.asks for call in run.of(node)), run.of(node)
     reasons = {node.name: " ".join(run.failures(node)) for node in serving}
     assert "2 s" in reasons[hung.name] or "hung" in reasons[hung.name], reasons
+    asked = [call.argv for call in run.of(hung) if call.tool == "nvidia-smi"]
+    assert len(asked) == 1, f"each further question would have taken its whole deadline: {asked}"
     assert "GPU" in reasons[lost.name], reasons
     assert "7" in reasons[lost.name] or "GPU3" in reasons[lost.name], reasons
     assert "MIG" in reasons[mig.name], reasons

@@ -248,6 +248,13 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "min_shm_mib": (Row(bad.AMOUNT),),
         "service_user": (Row(bad.ACCOUNT),),
         "service_group": (Row(bad.ACCOUNT, {"service_user": "nobody"}), Row(("video",))),
+        "gate": (
+            Row(({},), {"expected_count": None}, named=False),
+            Row(
+                tuple({name: mib} for name in ("max_used_mib", "settled_mib") for mib in (-1, 513)),
+                {"expected_count": 8},
+            ),
+        ),
     },
     "sglang_unit_files": {
         "state": CHOICES,

@@ -53,6 +53,14 @@ def test_the_gate_on_the_node_counts_where_the_release_had_none() -> None:
     assert (entry["gpus_after"][0]["used_mib"], entry["seconds"]) == (500, {"gate": 7})
 
 
+def test_the_rehearsal_of_the_preflight_counts_where_a_run_did_not_come_to_its_own() -> None:
+    early = {"sglang_server_preflight": {"gate": {"gpus": [GPU]}}}
+    later = {**early, "gpu_idle_rehearsal": {"gpus": [{**GPU, "used_mib": 7}]}}
+    told = [run_record_entry(host)["gpus_before"][0]["used_mib"] for host in (early, later)]
+    assert told == [500, 7]
+    assert run_record_entry({"sglang_server_preflight": {"gate": None}}) == {}
+
+
 def test_a_stop_in_the_execution_of_the_release_counts_as_one_of_its_own() -> None:
     host = {"gpu_release_result": {"stop": {"verdict": "drained", "stopped_after_s": 0.4}, "elapsed_s": 0.1}}
     assert run_record_entry(host)["seconds"] == {"stop": 0.4, "release": 0.1}

@@ -13,6 +13,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import G
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan, PortOwner, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import Port
+from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_gate import OneLook
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_port import port_free
 
 NOBODY = HolderScan()
@@ -44,7 +45,7 @@ class World(GpuWorld):
     ],
 )
 def test_the_port(found: HolderScan, ok: bool | None, words: list[str]) -> None:
-    check = port_free(CONTEXT, World(found))
+    check = port_free(CONTEXT, OneLook(World(found)))
     assert (check.name, check.ok) == ("port", ok)
     for word in words:
         assert word in check.detail
@@ -52,5 +53,4 @@ def test_the_port(found: HolderScan, ok: bool | None, words: list[str]) -> None:
 
 
 def test_without_a_port_nothing_is_told() -> None:
-    assert port_free(CONTEXT, None).ok is None
-    assert port_free(CONTEXT, World(HolderScan(port_owners=(STRANGER,)), None)).ok is None
+    assert port_free(CONTEXT, OneLook(World(HolderScan(port_owners=(STRANGER,)), None))).ok is None

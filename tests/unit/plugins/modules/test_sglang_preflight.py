@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.cleanslate.gpu.tests.simulator import model_folder
 from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-KEYS = {"checks", "verdict", "msg", "changed"}
+KEYS = {"checks", "gate", "verdict", "msg", "changed"}
 CHECKS = ["service_user", "device_nodes", "device_kind", "device_access", "driver_match"]
 OF_LAUNCH = [
     "arguments",
@@ -29,6 +29,7 @@ OF_LAUNCH = [
     "shared_memory",
     "unit_syntax",
     "root_paths",
+    "gate",
     "port",
 ]
 UNASKED = [None] * len(OF_LAUNCH)
@@ -73,7 +74,7 @@ def test_all_failures_at_once(folder: pathlib.Path, check: bool) -> None:
         zip(CHECKS + OF_LAUNCH, [False, False, False, None, None, *UNASKED])
     )
     for words in (
-        "3 of 17 checks failed",
+        "3 of 18 checks failed",
         "service_user: the user nobody-of-that-name does not exist.",
         f"device_nodes: {folder}/dev/nvidia-uvm is missing. On the host",
         f"device_kind: {folder}/dev/nvidia1 is a folder",
@@ -152,6 +153,7 @@ def test_a_launch_that_can_succeed(folder: pathlib.Path) -> None:
         "draft_model",
         "unit_syntax",
         "root_paths",
+        "gate",
         "port",
     ]
     assert checks["arguments"]["detail"] == "the parser of SGLang 9.9.9 takes all of them"
@@ -187,3 +189,36 @@ def test_a_port_that_is_taken(folder: pathlib.Path) -> None:
     check = result["checks"][-1]
     assert (code, check["name"], check["ok"]) == (1, "port", False), result
     assert str(os.getpid()) in check["detail"]
+
+
+def stuck_smi(folder: pathlib.Path) -> tuple[str, t.Callable[[], int]]:
+    """A nvidia-smi that never answers, and how often it was asked."""
+    tool, log = folder / "nvidia-smi", folder / "asked"
+    tool.write_text(f"#!/bin/sh\necho asked >> {log}\nexec sleep 60\n")
+    tool.chmod(0o755)
+    return str(tool), lambda: len(log.read_text().splitlines())
+
+
+@pytest.mark.parametrize("asked", [{"gate": {}}, {"port": 1}, {"gate": {}, "port": 1}], ids=str)
+def test_a_nvidia_smi_that_hangs_is_asked_once_and_refuses(folder: pathlib.Path, asked: dict[str, t.Any]) -> None:
+    """What comes after the preflight would wait for it as long again."""
+    tool, times = stuck_smi(folder)
+    code, result = run(folder, nvidia_smi=tool, smi_timeout=0.9, **asked)
+    wrong = [check for check in result["checks"] if check["ok"] is False]
+    assert (code, [check["name"] for check in wrong]) == (1, ["gate"]), result
+    assert "nvidia-smi did not answer within 1 s" in wrong[0]["detail"]
+    assert "No second one is started while one is stuck" in wrong[0]["detail"]
+    assert wrong[0]["cure"] in result["msg"]
+    assert times() == 1
+    assert (result["gate"] or {}).get("verdict") == ("unknown" if "gate" in asked else None)
+
+
+def test_the_gate_is_rehearsed_in_the_same_execution(folder: pathlib.Path) -> None:
+    """Without a nvidia-smi it stays shut; where nobody asks for it, nothing is said against the launch."""
+    missing = str(folder / "no-nvidia-smi")
+    code, result = run(folder, nvidia_smi=missing, gate={})
+    check = {check["name"]: check for check in result["checks"]}["gate"]
+    assert (code, check["ok"], result["gate"]["verdict"]) == (1, False, "unknown")
+    assert result["gate"]["msg"].rstrip(".") == check["detail"]
+    code, result = run(folder, nvidia_smi=missing, port=1)
+    assert (code, result["gate"]) == (0, None)
