@@ -68,6 +68,7 @@ TESTED_BY = {
     "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
     "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
     "_sglang_ready": ("test__sglang_ready.py", "test__sglang_ready_progress.py"),
+    "_start_guard_program": ("test__start_guard_options.py", "test__start_guard_program.py"),
     "_state_file": ("test__state_file_units.py", "test__state_file.py"),
     "_status_findings": ("test__fleet_status.py", "test__status_page.py"),
     "_status_style": ("test__status_page.py",),
