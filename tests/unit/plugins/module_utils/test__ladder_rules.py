@@ -27,16 +27,20 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
     PROLONGED_TO,
     ReleaseResult,
     Rung,
+    Signalled,
     look_until_complete,
     parents_first,
     port_remark,
     quiet_verdict,
     read_ladder,
+    rehearsal_message,
+    released_message,
     survivor_line,
     targets_of,
     topmost,
     unreadable_message,
 )
+from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Order
 
 KILL = {"signal": "KILL", "wait": 180}
 
@@ -272,3 +276,43 @@ def test_why_a_process_is_still_there(
     fields: dict[str, t.Any], refusal: str | None, dying_for: float | None, line: str
 ) -> None:
     assert survivor_line(holder(**fields), refusal, dying_for).startswith(line)
+
+
+UNIT = Order("unit", "a.service", ("systemctl", "stop", "a.service"), (10, 11))
+CONTAINER = Order("container", "x", ("docker", "stop", "x"), (12,))
+
+
+@pytest.mark.parametrize(
+    ("orders", "signals", "words"),
+    [
+        ((), (), "Would only wait for the dying, and signal nobody"),
+        ((), ((10, "TERM"), (11, "KILL")), "Would signal PID 10 with TERM, PID 11 with KILL"),
+        ((UNIT,), (), "Would stop systemctl stop a.service (for PID 10, 11)"),
+        (
+            (UNIT, CONTAINER),
+            ((13, "TERM"),),
+            "Would stop systemctl stop a.service (for PID 10, 11); docker stop x (for PID 12),"
+            " then signal PID 13 with TERM",
+        ),
+    ],
+)
+def test_what_a_rehearsal_says_it_would_do(
+    orders: tuple[Order, ...], signals: tuple[tuple[int, str], ...], words: str
+) -> None:
+    """All that check mode tells a person before it is done."""
+    assert rehearsal_message(signals, orders) == words
+
+
+@pytest.mark.parametrize(
+    ("stopped", "pids", "words"),
+    [
+        ((), (10,), "Released: 1 process signalled; "),
+        ((), (10, 10), "Released: 1 process signalled; "),
+        ((), (10, 11), "Released: 2 processes signalled; "),
+        (("a",), (), "Released: 1 stopped through a manager; "),
+        (("a", "b"), (10, 11, 12), "Released: 2 stopped through a manager, 3 processes signalled; "),
+    ],
+)
+def test_what_was_done_is_counted_by_process(stopped: tuple[str, ...], pids: tuple[int, ...], words: str) -> None:
+    sent = [Signalled(pid, "TERM", 0.1) for pid in pids]
+    assert released_message(stopped, sent) == f"{words}a complete second look found no target left"

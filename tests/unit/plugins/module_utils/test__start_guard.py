@@ -39,6 +39,7 @@ class World:
         self.node, self.reset_problem = node, reset_problem
         self.records: list[GuardRecord] = []
         self.said: list[tuple[float, str]] = []
+        self.warnings: list[str] = []
         self.environment: list[str | None] = []
         self.resets = self.sweeps = 0
 
@@ -64,6 +65,7 @@ class World:
 
     def say(self, text: str, *, warning: bool = False) -> None:
         self.said.append((self.node.elapsed, text))
+        self.warnings += [text] if warning else []
 
     @property
     def last(self) -> GuardRecord:
@@ -282,3 +284,86 @@ def test_a_report_that_cannot_be_written_keeps_no_server_down() -> None:
     (said,) = [text for text in world.words if "cannot be written" in text]
     assert "goes on without" in said
     assert "df -h" in said
+
+
+# -- what is said, and how loudly --------------------------------------------------------------------------------------
+
+
+def test_only_what_keeps_the_server_down_is_a_warning() -> None:
+    """journalctl -p warning is what a person asks at night."""
+    world = World(Node(at((0, ok(0)), (70, ok(0, 0)))))
+    assert guard(world).run() == "start"
+    assert (world.warnings, len(world.words)) == ([], 3)
+    for look, seen in ((ok(0), scan()), (ok(0, 70000), scan(holder(40)))):
+        world = World(Node([look], seen))
+        guard(world, timeout=5).run()
+        assert world.warnings == world.words[-1:]
+    for end in (lambda it: it.interrupted(), lambda it: it.failed("x")):
+        world = World(Node([ok(0)]))
+        end(guard(world))
+        assert world.warnings == world.words
+
+
+def test_a_report_that_cannot_be_written_is_a_warning() -> None:
+    world = World(Node([ok(0, 0)]))
+    world.write = lambda record: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # type: ignore[method-assign]
+    guard(world).run()
+    assert len(world.warnings) == 1
+
+
+def test_gpus_whose_numbers_cannot_be_told_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server would take the first ones, which may be another server's."""
+
+    def unknown(gpus: t.Any, uuids: t.Any) -> str:
+        raise ValueError("the order of GPU 2 is not known")
+
+    monkeypatch.setattr(_start_guard, "cuda_numbers", unknown)
+    world = World(Node([ok(0, 0, 0, 0)]))
+    assert guard(world, timeout=30, expectation=Expectation(uuids=(UUIDS[2],))).run() == "gave_up"
+    assert "The GPUs are idle, but the order of GPU 2 is not known." in world.last.reason
+    assert world.environment == []
+
+
+def test_a_lock_is_looked_at_only_where_the_gpus_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(_start_guard, "held_by", lambda locks, sleep, root: asked.append(1.0))
+    world = World(Node([ok(0)]))
+    guard(world, timeout=30).run()
+    assert asked == []
+    assert "another server" not in world.last.reason
+
+
+def test_whom_it_waits_for_is_told_anew_when_it_changes() -> None:
+    """Those whose memory counts: a monitor that comes and goes is no news."""
+    held = ok(0, 70000)
+    who = {0: [holder(40)], 20: [holder(41)], 40: [holder(41), holder(90, "monitor")]}
+    world = World(Node(lambda elapsed: held, lambda at: scan(*who[max(since for since in who if since <= at)])))
+    guard(world, refusals=10, timeout=55).run()
+    assert len([text for text in world.words if text.startswith("waiting")]) == 2
+
+
+def test_it_keeps_to_its_time_and_waits_no_less() -> None:
+    """systemd's own limit is a little behind it; a last look is not cut short by a wait."""
+    for budget in (1.0, 15.5, 16.0, 31.0, 59.5):
+        world = World(Node([ok(0)]))
+        assert guard(world, timeout=budget).run() == "gave_up"
+        assert budget <= world.node.elapsed < budget + 1.5
+        assert f"after {world.node.elapsed:.0f} s" in world.last.reason
+
+
+def test_nothing_removed_is_not_told() -> None:
+    for found in (None, {"removed": [], "msg": "Nothing was left."}):
+        world = World(Node([ok(0, 0)]))
+        world.sweep = lambda found=found: found  # type: ignore[method-assign, misc, assignment]
+        guard(world).run()
+        assert "Nothing was left" not in world.last.reason
+        assert world.last.leftovers == found
+
+
+def test_times_are_to_the_thousandth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(Node(at((0, ok(0)), (20, ok(0, 0)))))
+    monkeypatch.setattr(world.node.clock, "wall", lambda: 1764460800.123456)
+    guard(world).run()
+    assert {record.started_at for record in world.records} == {1764460800.123}
+    assert {record.updated_at for record in world.records} == {1764460800.123}
+    assert all(record.waited_s == round(record.waited_s, 3) for record in world.records)
