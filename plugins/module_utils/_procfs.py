@@ -180,7 +180,7 @@ class Proc:
         for line in lines:
             left, dash, right = line.partition(" - ")
             fields, kind = left.split(), right.split()
-            if not dash or len(fields) < 5 or not kind or kind[0] != "proc":
+            if not dash or len(fields) < 6 or not kind or kind[0] != "proc":
                 continue
             if fields[4].replace("\\040", " ") != self.root:
                 continue

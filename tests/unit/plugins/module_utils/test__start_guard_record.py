@@ -130,6 +130,66 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: pathlib.Path) -> Non
         GuardFolder(str(tmp_path / "guard"), "sglang.service").prepare()
 
 
+@pytest.mark.parametrize(("count", "counted"), [(0, 0), (1, 1), (2, 2), (None, 0)])
+def test_what_counts_as_a_refusal(folder: GuardFolder, count: t.Any, counted: int) -> None:
+    folder.write(dataclasses.replace(RECORD, refused_count=count))
+    assert folder.refusals("boot-1") == counted
+    assert folder.refusals("boot-2") == 0
+
+
+def test_a_link_in_place_of_the_record_is_not_followed(folder: GuardFolder, tmp_path: pathlib.Path) -> None:
+    folder.write(RECORD)
+    os.rename(folder.verdict_path, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", folder.verdict_path)
+    assert folder.refusals("boot-1") == 0
+
+
+def test_the_same_record_is_the_same_text(folder: GuardFolder) -> None:
+    folder.write(RECORD)
+    lines = pathlib.Path(folder.verdict_path).read_text().splitlines()
+    assert lines[1:-1] == sorted(lines[1:-1])
+    assert lines[1].startswith(' "')
+    assert dataclasses.replace(RECORD).waited_s == 0.0
+
+
+def test_a_fresh_record_has_neither_waited_nor_refused() -> None:
+    made = GuardRecord("x", "waiting", "", "b", "i", 7, 1.0, 2.0)
+    assert (made.waited_s, made.refused_count) == (0.0, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize(("owner", "mode"), [(65534, 0o755), (0, 0o775), (0, 0o757)])
+def test_a_folder_that_is_not_ours_alone_is_refused(tmp_path: pathlib.Path, owner: int, mode: int) -> None:
+    (tmp_path / "guard").mkdir()
+    (tmp_path / "guard").chmod(mode)
+    os.chown(tmp_path / "guard", owner, 0)
+    with pytest.raises(FolderRefused, match=f"it belongs to {owner}, mode {mode:04o}"):
+        GuardFolder(str(tmp_path / "guard"), "sglang.service").prepare()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderRefused, match="cannot make the folder"):
+        GuardFolder(str(tmp_path / "file" / "guard"), "sglang.service").prepare()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_record_that_could_not_be_written_leaves_the_old_one_and_nothing_else(
+    folder: GuardFolder, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(RECORD)
+
+    def fail(handle: int, mode: int) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fchmod", fail)
+        with pytest.raises(type(error)):
+            folder.write(dataclasses.replace(RECORD, refused_count=9))
+    assert folder.refusals("boot-1") == 3
+    assert os.listdir(os.path.dirname(folder.verdict_path)) == ["sglang.service.json"]
+
+
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
@@ -175,3 +235,20 @@ def test_a_journal_that_does_not_listen_loses_no_word(
 
 def test_the_journals_socket_is_systemds() -> None:
     assert _start_guard_record._JOURNAL == "/run/systemd/journal/socket"
+
+
+def test_what_is_no_warning_is_information(journal: socket.socket, tmp_path: pathlib.Path) -> None:
+    Voice("sglang.service", {"INVOCATION_ID": "abc"}, str(tmp_path / "journal")).say("waits")
+    assert "PRIORITY=6" in journal.recv(4096).decode().splitlines()
+
+
+def test_a_journal_that_does_not_read_on_keeps_no_server_down(
+    journal: socket.socket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    voice = Voice("sglang.service", {"INVOCATION_ID": "abc"}, str(tmp_path / "journal"))
+    for dummy in range(2000):  # until its socket is full
+        voice.say("x" * 1000)
+        if capsys.readouterr().err:
+            break
+    else:
+        raise AssertionError("the socket never filled")

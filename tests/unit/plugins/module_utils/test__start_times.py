@@ -13,7 +13,15 @@ import stat
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._start_times import KEPT, Start, estimate, read, remember
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _start_times
+from ansible_collections.cleanslate.gpu.plugins.module_utils._start_times import (
+    KEPT,
+    Estimate,
+    Start,
+    estimate,
+    read,
+    remember,
+)
 
 STAGES = {"launch": 30.0, "load_weights": 100.0, "capture_graphs": 50.0, "warm_up": 20.0}
 
@@ -109,3 +117,86 @@ def test_one_slow_start_does_not_speak_for_all() -> None:
 
 def test_without_a_start_there_is_no_estimate() -> None:
     assert estimate([], "launch", {}) is None
+
+
+def test_of_the_profiles_the_longest_unused_go_first(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their last start, not their first; one that never started goes before them all."""
+    monkeypatch.setattr(_start_times, "_PROFILES", 2)
+    path = tmp_path / "starts.json"
+    starts = {"often": [1.0, 50.0], "once": [2.0], "never": []}
+    document = {name: [{"ended": ended, "stages": STAGES} for ended in ends] for name, ends in starts.items()}
+    path.write_text(json.dumps({"version": 1, "profiles": document}))
+    assert remember(str(path), "new", STAGES, 60.0) == ""
+    assert sorted(read(str(path))[0]) == ["new", "often"]
+
+
+def test_one_that_never_started_goes_first_whatever_the_others_moments_are(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_start_times, "_PROFILES", 2)
+    path = tmp_path / "starts.json"
+    document = {"a": [{"ended": 0.5, "stages": STAGES}], "never": []}
+    path.write_text(json.dumps({"version": 1, "profiles": document}))
+    remember(str(path), "new", STAGES, 60.0)
+    assert sorted(read(str(path))[0]) == ["a", "new"]
+
+
+def test_two_hundred_profiles_are_kept(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "starts.json"
+    document = {f"p{number}": [{"ended": number + 1.0, "stages": STAGES}] for number in range(200)}
+    path.write_text(json.dumps({"version": 1, "profiles": document}))
+    remember(str(path), "new", STAGES, 900.0)
+    kept = read(str(path))[0]
+    assert (len(kept), "p0" in kept, "p1" in kept) == (200, False, True)
+
+
+def test_a_stage_that_took_no_time_is_sensible(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "starts.json")
+    remember(path, "kimi", {**STAGES, "launch": 0.0}, 1.0)
+    remember(path, "kimi", {**STAGES, "launch": 0.4}, 2.0)
+    history, complaint = read(path)
+    assert ([start.stages["launch"] for start in history["kimi"]], complaint) == ([0.0, 0.4], "")
+
+
+def test_the_same_start_again_is_told_from_the_last_one_only(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "starts.json")
+    for number, stages in enumerate((STAGES, {**STAGES, "launch": 1.0}, {**STAGES, "launch": 1.0}, STAGES)):
+        remember(path, "kimi", stages, float(number))
+    assert [start.stages["launch"] for start in read(path)[0]["kimi"]] == [30.0, 1.0, 30.0]
+
+
+def test_a_number_beyond_all_sense_is_ignored_and_said(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "starts.json"
+    path.write_text('{"version": 1, "profiles": {"kimi": [{"ended": 1' + "0" * 400 + ', "stages": {"launch": 1}}]}}')
+    history, complaint = read(str(path))
+    assert history == {}
+    assert "OverflowError" in complaint
+
+
+def test_another_version_is_named(tmp_path: pathlib.Path) -> None:
+    for version in (0, 2):
+        (tmp_path / "starts.json").write_text(json.dumps({"version": version, "profiles": {}}))
+        assert f"its version is {version}, not 1" in read(str(tmp_path / "starts.json"))[1]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_the_folder_is_its_owners(tmp_path: pathlib.Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        remember(str(tmp_path / "new" / "starts.json"), "kimi", STAGES, 1.0)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o755
+
+
+def test_a_stage_that_some_starts_did_not_have_counts_as_none_there() -> None:
+    with_graphs = {**STAGES, "compile": 60.0}
+    starts = [Start(1.0, STAGES), Start(2.0, STAGES), Start(3.0, with_graphs)]
+    seen = estimate(starts, "launch", {})
+    assert (seen and seen.left) == 200.0
+    seen = estimate(starts, "warm_up", {"warm_up": 20.0})
+    assert (seen and seen.left) == 0.0
+
+
+def test_seconds_are_told_to_the_tenth() -> None:
+    assert Estimate(1.26, 2.34).as_dict() == {"left_s": 1.3, "last_s": 2.3}
