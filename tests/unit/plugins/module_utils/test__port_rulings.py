@@ -308,3 +308,45 @@ def test_a_parent_of_another_user_is_no_kin(node: Node, uid: int, disposition: s
     node.fake.add(51, ppid=50, opens=[node.gpu], maps=[node.gpu], cgroup=SESSION)
     assert found(node.look())[51] == "target"
     assert {owner.pid: owner.disposition for owner in node.look().port_owners}[50] == disposition
+
+
+@pytest.mark.parametrize(
+    ("uids", "disposition"),
+    [
+        ((0, 0, 0, 0), "target"),
+        ((0, 0, 4711, 4711), "target"),
+        ((0, 4711, 4711, 4711), "foreign"),  # acts as another user now
+        ((4711, 0, 0, 0), "foreign"),  # a setuid program that somebody else started
+    ],
+)
+def test_only_who_is_and_acts_as_the_same_user_is_kin(node: Node, uids: tuple[int, ...], disposition: str) -> None:
+    node.listener(50)
+    node.fake.add(51, ppid=50, opens=[node.gpu], maps=[node.gpu], cgroup=SESSION)
+    status = node.fake.path / "50/status"
+    status.write_text(status.read_text().replace("Uid:\t0\t0\t0\t0", "Uid:\t" + "\t".join(map(str, uids))))
+    assert {owner.pid: owner.disposition for owner in node.look().port_owners}[50] == disposition
+
+
+@pytest.mark.parametrize(
+    ("scope", "holder", "goes"),
+    [
+        (Scope("own", containers=("ab" * 32,)), DOCKER, True),
+        (OWN, DOCKER, False),  # the container stays, and so does what forwards to it
+        (OWN, SESSION, False),  # something is released, but no container
+    ],
+)
+def test_a_forwarder_stays_unless_a_container_is_stopped(node: Node, scope: Scope, holder: str, goes: bool) -> None:
+    node.listener(50, exe="/usr/bin/docker-proxy", cgroup="0::/system.slice/docker.service")
+    node.fake.add(51, maps=[node.gpu], cgroup=holder)
+    assert one_owner(node.look(scope)).goes is goes
+
+
+@pytest.mark.parametrize(
+    ("user", "unit"), [("sglang", "a.service"), ("sglang", None), (None, "a.service"), (None, None)]
+)
+def test_whoever_is_in_the_way_is_described_with_what_is_known(user: str | None, unit: str | None) -> None:
+    owner = PortOwner(
+        "0.0.0.0:30000", pid=50, comm="x", cmdline="y" * 300, user=user, unit=unit, disposition="foreign", reason="why"
+    )
+    known = (f", user {user}" if user else "") + (f", unit {unit}" if unit else "")
+    assert describe_owner(owner) == f"pid 50 ({'y' * 200}){known}, on 0.0.0.0:30000: foreign (why)"

@@ -101,6 +101,13 @@ def test_one_that_stops_answering_half_way_has_said_what_it_said() -> None:
     assert len(runner.asked) == 3
 
 
+@pytest.mark.parametrize(
+    ("said_of_it", "pids"), [("4711", {4711: "a.service"}), ("0", {}), ("", {}), ("[not set]", {}), ("-1", {})]
+)
+def test_a_main_process_is_one_that_has_a_number(said_of_it: str, pids: dict[int, str]) -> None:
+    assert Systemd(Runner(lambda argv: said(f"MainPID={said_of_it}\n"))).main_pids(["a.service"]) == pids
+
+
 def test_the_same_question_about_one_unit_is_not_asked_twice() -> None:
     runner = Runner(lambda argv: said(exit_code=1))
     assert Systemd(runner).show(["a.service"], ["ActiveState"]) == {}
