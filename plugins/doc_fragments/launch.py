@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options that describe a launch to the preflight."""
+"""The options that describe a launch to the preflight, and what it looks at besides."""
 
 from __future__ import annotations
 
@@ -100,4 +100,44 @@ options:
       - The text of the unit that is about to be installed.
     type: str
     default: ""
+  gate:
+    description:
+      - Rehearses the gate in the same execution, as M(cleanslate.gpu.gpu_wait_idle) does in check mode. With an empty
+        dictionary its defaults hold. Without it nobody does.
+    type: dict
+    suboptions:
+      max_used_mib:
+        description:
+          - How many MiB a GPU may hold and still be called idle.
+        type: int
+        default: 0
+      settled_mib:
+        description:
+          - How many MiB a GPU may hold when nothing uses it, on hardware that never goes down to 0.
+        type: int
+        default: 0
+  health:
+    description:
+      - Looks at the server in the same execution, as M(cleanslate.gpu.sglang_health_info) does with these options and
+        O(unit), and judges nothing by it. Without it nobody looks.
+    type: dict
+    suboptions:
+      host:
+        description:
+          - The address on which the server listens. A wildcard address is asked on loopback.
+        type: str
+        default: 127.0.0.1
+      port:
+        description:
+          - The port on which the server listens.
+        type: int
+        default: 30000
+      api_key:
+        description:
+          - The key of the server, where it has one.
+        type: str
+      log_file:
+        description:
+          - The file with the server's output. Where it is left out, the journal of the unit is read.
+        type: path
 """

@@ -76,22 +76,6 @@ options:
       - The group of the unit, by name or number. By default the primary group of O(service_user).
     type: str
     default: ""
-  gate:
-    description:
-      - Rehearses the gate in the same execution, as M(cleanslate.gpu.gpu_wait_idle) does in check mode. With an empty
-        dictionary its defaults hold. Without it nobody does.
-    type: dict
-    suboptions:
-      max_used_mib:
-        description:
-          - How many MiB a GPU may hold and still be called idle.
-        type: int
-        default: 0
-      settled_mib:
-        description:
-          - How many MiB a GPU may hold when nothing uses it, on hardware that never goes down to 0.
-        type: int
-        default: 0
   timeout:
     description:
       - How many seconds opening one node, reading one file or one other step may take.
@@ -185,6 +169,13 @@ gate:
   returned: always
   type: dict
   sample: {verdict: busy, msg: All 8 GPUs are held by processes of sglang.service., would_open_after_release: true}
+health:
+  description:
+    - The server, as M(cleanslate.gpu.sglang_health_info) returns it. Null without O(health), and where the options do
+      not fit together.
+  returned: always
+  type: dict
+  sample: {verdict: ready, reason: "sglang.service on 127.0.0.1:30000: serves kimi; a generation took 0.3 s"}
 verdict:
   description:
     - V(pass), no check failed. V(refuse), at least one did, or the options do not fit together.
@@ -239,6 +230,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_room imp
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_trust import root_paths
 from ansible_collections.cleanslate.gpu.plugins.module_utils._preflight_unit import unit_syntax
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
+from ansible_collections.cleanslate.gpu.plugins.module_utils._server_look import server_look_from
+from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import SGLANG_ARGUMENTS
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
     EXPECTATION_ARGUMENTS,
     SMI_ARGUMENTS,
@@ -270,6 +263,20 @@ GATE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "max_used_mib": EXPECTATION_ARGUMENTS["max_used_mib"],
     "settled_mib": {"type": "int", "default": 0},
 }
+
+HEALTH_ARGUMENTS = {name: SGLANG_ARGUMENTS[name] for name in ("host", "port", "api_key", "log_file")}
+
+
+def health_of(params: t.Mapping[str, t.Any], context: Context) -> t.Callable[[], dict[str, t.Any] | None]:
+    """ValueError with a sentence where its options cannot be meant."""
+    if params["health"] is None:
+        return lambda: None
+    others = {name: option.get("default") for name, option in SGLANG_ARGUMENTS.items()}
+    of_unit = {name: params[name] for name in ("unit", "systemd_scope")}
+    try:
+        return server_look_from({**others, **of_unit, **params["health"]}, context.clock, context.runner)
+    except ValueError as error:
+        raise ValueError(f"health: {error}") from None
 
 
 def gate_of(params: t.Mapping[str, t.Any], context: Context) -> GateOptions | None:
@@ -316,6 +323,7 @@ def main() -> None:
             "service_group": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 15.0},
             "gate": {"type": "dict", "options": GATE_ARGUMENTS},
+            "health": {"type": "dict", "options": HEALTH_ARGUMENTS},
         },
         supports_check_mode=True,
     )
@@ -325,8 +333,9 @@ def main() -> None:
         request = scan_request(params)
         context = context_of(params, request, clock)
         options = gate_of(params, context)
+        look_at_server = health_of(params, context)
     except ValueError as error:
-        module.fail_json(msg=str(error), changed=False, checks=[], gate=None, verdict="refuse")
+        module.fail_json(msg=str(error), changed=False, checks=[], gate=None, health=None, verdict="refuse")
     world = GpuWorld(
         request,
         clock,
@@ -334,6 +343,7 @@ def main() -> None:
         smi_timeout=params["smi_timeout"],
         runner=context.runner,
     )
+    health = look_at_server()
     seen = OneLook(world)
     rehearsed = rehearse(seen, options, clock) if options else None
     checks: tuple[t.Callable[[Context], Check], ...] = (
@@ -347,6 +357,7 @@ def main() -> None:
         "msg": found.message,
         "checks": [check.as_dict() for check in found.checks],
         "gate": rehearsed and rehearsed.as_dict(),
+        "health": health,
         "verdict": found.verdict,
     }
     if found.failures:

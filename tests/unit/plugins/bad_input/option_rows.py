@@ -248,6 +248,12 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "min_shm_mib": (Row(bad.AMOUNT),),
         "service_user": (Row(bad.ACCOUNT),),
         "service_group": (Row(bad.ACCOUNT, {"service_user": "nobody"}), Row(("video",))),
+        "health": (
+            Row(tuple({"port": port} for port in (0, 65536))),
+            Row(tuple({"host": host} for host in bad.HOST)),
+            Row(tuple({"log_file": path} for path in bad.PATH if path)),
+            Row(tuple({"api_key": key} for key in ("a\nb", "a\0b", " a", "ä")), named=False),
+        ),
         "gate": (
             Row(({},), {"expected_count": None}, named=False),
             Row(

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.cleanslate.gpu.tests.simulator import model_folder
 from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 
-KEYS = {"checks", "gate", "verdict", "msg", "changed"}
+KEYS = {"checks", "gate", "health", "verdict", "msg", "changed"}
 CHECKS = ["service_user", "device_nodes", "device_kind", "device_access", "driver_match"]
 OF_LAUNCH = [
     "arguments",
@@ -222,3 +222,16 @@ def test_the_gate_is_rehearsed_in_the_same_execution(folder: pathlib.Path) -> No
     assert result["gate"]["msg"].rstrip(".") == check["detail"]
     code, result = run(folder, nvidia_smi=missing, port=1)
     assert (code, result["gate"]) == (0, None)
+
+
+def test_the_server_is_looked_at_in_the_same_execution(folder: pathlib.Path) -> None:
+    """What it is like does not decide; whoever asked for the look does."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code, result = run(folder, health={"port": port, "api_key": "topsecret"})
+    assert (code, result["health"]["verdict"], result["health"]["requests"]["running"]) == (0, "absent", None), result
+    assert f"127.0.0.1:{port}" in result["health"]["reason"]
+    code, result = run(folder)
+    assert (code, result["health"]) == (0, None)
+    code, result = run(folder, health={"port": 0})
+    assert (code, result["health"], result["msg"].partition(":")[0]) == (1, None, "health")
