@@ -67,6 +67,7 @@ TESTED_BY = {
     "_raw_holds": ("test__holder_scan.py", "test__node_match.py", "test__dispositions.py"),
     "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
     "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
+    "_sglang_health": ("test__sglang_health_words.py", "test__sglang_health.py"),
     "_sglang_log": ("test__sglang_log_runs.py", "test__sglang_log.py"),
     "_sglang_log_source": ("test__sglang_log_reads.py", "test__sglang_log_source.py"),
     "_sglang_ready": ("test__sglang_ready.py", "test__sglang_ready_progress.py"),
