@@ -35,6 +35,10 @@ def test_the_same_modules_give_the_same_bytes(tmp_path: pathlib.Path) -> None:
         entries = together.infolist()
     assert [entry.filename for entry in entries] == sorted(entry.filename for entry in entries)
     assert {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
+    # Nothing of the machine that made it: else every run from another one would write the file anew.
+    assert {(entry.date_time, entry.external_attr >> 16, entry.create_system) for entry in entries} == {
+        ((1980, 1, 1, 0, 0, 0), 0o644, 3)
+    }
 
 
 def test_a_changed_module_gives_other_bytes(tmp_path: pathlib.Path) -> None:
