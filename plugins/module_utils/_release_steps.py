@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, Released, refusal
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_release import Released, refusal
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
-from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import ReleaseResult
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import (
+    ReleaseResult,
+    look_until_complete,
+    unreadable_message,
+)
 from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import SUFFIXES, check_seconds, check_unit
 from ansible_collections.cleanslate.gpu.plugins.module_utils._unit_stop import StopResult, stop_or_look
 
@@ -33,6 +38,17 @@ def check_stop_arguments(params: t.Mapping[str, t.Any]) -> None:
             f"stop_unit is {params['stop_unit']}, and scope is lxc: the systemd of this machine knows no unit of a"
             " container. Stop it there first, with sglang_unit_stop."
         )
+
+
+def unseen(world: GpuWorld, params: t.Mapping[str, t.Any]) -> Released | None:
+    """Where it cannot be seen who holds the GPUs, no server is stopped: what must follow could not be done."""
+    if params["stop_unit"] is None or refusal(world.request, params["node_pid_namespace"]) is not None:
+        return None
+    scan = look_until_complete(lambda: world.scan(()), world.clock)
+    if scan.complete:
+        return None
+    message = f"{unreadable_message(scan, nothing_done=True)} {params['stop_unit']} was not stopped."
+    return Released(ReleaseResult("incomplete", message, holders=scan.holders, left=scan.holders), None, "not_asked")
 
 
 def stop_first(world: GpuWorld, params: t.Mapping[str, t.Any], *, check_mode: bool) -> StopResult | None:
@@ -58,9 +74,12 @@ def as_result(released: Released, stopped: StopResult | None) -> dict[str, t.Any
         "before": "".join(f"{describe(holder)}\n" for holder in result.holders),
         "after": "".join(f"{describe(holder)}\n" for holder in after),
     }
+    message = released.message
+    if stopped is not None and stopped.changed and result.failed and not check_mode:
+        message = f"{stopped.reason}. After that: {message}"
     return {
         "changed": result.changed or check_mode or (stopped is not None and stopped.changed),
-        "msg": released.message,
+        "msg": message,
         "verdict": result.verdict,
         "holders": [holder.as_dict() for holder in result.holders],
         "signalled": [signalled.as_dict() for signalled in result.signalled],

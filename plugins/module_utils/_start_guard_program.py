@@ -31,6 +31,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import G
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import HolderScan
 from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import boot_id
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
+from ansible_collections.cleanslate.gpu.plugins.module_utils._server_log_mode import LOG_MODE
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
     EXPECTATION_ARGUMENTS,
     SMI_ARGUMENTS,
@@ -45,7 +46,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_record
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._start_guard_rules import EXIT_CODES, GuardVerdict
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import what_it_said
-from ansible_collections.cleanslate.gpu.plugins.module_utils._unit_files import LOG_MODE
 
 STATE_FOLDER = "/run/cleanslate-guard"
 LOCK_FOLDER = "/run/cleanslate-gpus"

@@ -20,11 +20,11 @@ import tempfile
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
+from ansible_collections.cleanslate.gpu.plugins.module_utils._server_log_mode import LOG_MODE
 
 STAGED = ".staged"
 PREVIOUS = ".previous"
 PROVED = ".proved"
-LOG_MODE = 0o600
 
 
 class UnitFileError(Exception):

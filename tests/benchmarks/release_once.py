@@ -19,7 +19,8 @@ measuring.use_collection()
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock  # noqa: E402
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions  # noqa: E402
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation  # noqa: E402
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld, release_gpus  # noqa: E402
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_release import release_gpus  # noqa: E402
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld  # noqa: E402
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Scope  # noqa: E402
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest  # noqa: E402
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions  # noqa: E402

@@ -19,7 +19,7 @@ import typing as t
 from scene import Actor, Scene, until
 
 AIM = ("_signalling", "KernelSignaller.aim")
-SEND = ("_gpu_world", "hold_again")
+SEND = ("_gpu_release", "hold_again")
 SCAN = ("_gpu_world", "look_for_holders")
 NS_LAST_PID = "/proc/sys/kernel/ns_last_pid"
 STORM = 1000

@@ -51,7 +51,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
              "if False:", "lets go before the signal", ALIVE),
     Sabotage("identity: it must still compute", "_ladder.py", " or rules.stopped_computing(holder, again)", "",
              "becomes a protected daemon before the signal", ALIVE),
-    Sabotage("identity: the numbers of our own PID namespace", "_gpu_world.py",
+    Sabotage("identity: the numbers of our own PID namespace", "_gpu_release.py",
              "    if proc.is_of_another_namespace():\n", "    if False:\n", "/proc is that of another PID namespace",
              "verdict|another PID namespace got TERM"),
     Sabotage("protection: by executable", "_dispositions.py", "    if raw.program in PROTECTED_EXECUTABLES or ",

@@ -16,7 +16,7 @@ import typing as t
 from run_row import RunFault
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import (
-    _gpu_world,
+    _gpu_release,
     _lease,
     _run_recording,
     _run_records,
@@ -211,7 +211,7 @@ class AllowList:
         self.path.write_text('{"lxc": [101]}')
 
     def ask(self) -> Asked:
-        said = _gpu_world.refusal(ScanRequest(Scope("lxc", lxc=("101",))), None, str(self.path))
+        said = _gpu_release.refusal(ScanRequest(Scope("lxc", lxc=("101",))), None, str(self.path))
         return Asked(said is None, said or "")
 
     def mend(self) -> None:

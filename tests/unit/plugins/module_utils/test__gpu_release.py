@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Scanning again and again with one list of compute processes."""
+"""Scanning again and again with one list of compute processes, and who may be signalled at all."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils import _gpu_world
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _gpu_release
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_records import Expectation, Gpu, GpuLook, GpuProcess
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import (
-    GpuWorld,
-    Rescanner,
-    refusal,
-    release_gpus,
-)
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_release import Rescanner, refusal, release_gpus
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan, Scope
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import ScanRequest
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions
@@ -199,8 +195,8 @@ def test_the_ladder_knows_whether_a_gate_follows(gate: GateOptions | None, monke
         said.append(options.gate_follows)
         return ReleaseResult("released", "")
 
-    monkeypatch.setattr(_gpu_world, "release", release)
-    monkeypatch.setattr(_gpu_world, "refusal", lambda *dummy: None)
+    monkeypatch.setattr(_gpu_release, "release", release)
+    monkeypatch.setattr(_gpu_release, "refusal", lambda *dummy: None)
     release_gpus(World([]), ReleaseOptions(), gate=gate)
     assert said == [gate is not None]
 
