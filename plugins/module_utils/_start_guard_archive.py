@@ -12,13 +12,16 @@ of the compressor, and every entry has the same time.
 
 from __future__ import annotations
 
-import ast
 import io
 import os
+import re
 import zipfile
 
 PROGRAM = "_start_guard_program"
 _PACKAGE = "ansible_collections.cleanslate.gpu.plugins.module_utils"
+_IMPORT = re.compile(rf"^[ \t]*from {re.escape(_PACKAGE)}(?:\.(\w+))? import (\([^)]*\)|.+)$", re.MULTILINE)
+_NAME = re.compile(r"(\w+)(?:[ \t]+as[ \t]+\w+)?")
+_COMMENT = re.compile(r"#.*")
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can say
 # Until the program can say so itself, a signal must not look like a good end: systemd would go on to the server.
 _MAIN = f"""\
@@ -71,10 +74,8 @@ def _read(sources: str, name: str) -> bytes:
 
 
 def _imports(text: str) -> list[str]:
+    """By their form. Parsing all files takes a tenth of a second, for each host of each run."""
     names = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module == _PACKAGE:
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{_PACKAGE}."):
-            names.append(node.module[len(_PACKAGE) + 1 :])
+    for module, imported in _IMPORT.findall(text):
+        names += [module] if module else _NAME.findall(_COMMENT.sub("", imported))
     return names

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import pathlib
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import typing as t
 import zipfile
 
 import pytest
@@ -57,6 +59,23 @@ def test_imports_are_followed_in_both_ways_of_writing_them(tmp_path: pathlib.Pat
     (tmp_path / "_c.py").write_text("x = 1\n")
     (tmp_path / "_d.py").write_text("")
     assert needed_modules(str(tmp_path), "_a") == ("_a", "_b", "_c")
+    (tmp_path / "_c.py").write_text(f"from {package} import (  # long\n    _d as d,  # too\n    _e,\n)\n")
+    (tmp_path / "_e.py").write_text(f'"""Says from {package} import nobody."""\n')
+    assert needed_modules(str(tmp_path), "_a") == ("_a", "_b", "_c", "_d", "_e")
+
+
+def test_no_import_of_the_core_is_overlooked() -> None:
+    """Told by the parser of Python itself, of every file that may come into the archive one day."""
+    package = _start_guard_archive._PACKAGE
+    for path in sorted(pathlib.Path(SOURCES).glob("_*.py")):
+        text = path.read_text(encoding="utf-8")
+        found = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module == package:
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+                found.add(t.cast(str, node.module)[len(package) + 1 :])
+        assert set(_start_guard_archive._imports(text)) == found, path.name
 
 
 def test_it_imports_nothing_but_the_standard_library() -> None:
