@@ -86,6 +86,8 @@ def page(root: pathlib.Path) -> str:
         text.append(f"{_row('together', *sums)}\n")
     names = ", ".join(f"`{name}`" for name in left)
     text.append(f"Not judged yet, or changed since: {names}.\n\n" if left else "")
+    apart = ", ".join(f"`{name}`" for name in targets.of_modules_only(root))
+    text.append(f"Tested with their modules only, each in a process of its own, and not judged: {apart}.\n\n")
     text.append(_arguments(results, argued))
     return "".join(text).rstrip("\n") + "\n"
 

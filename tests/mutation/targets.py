@@ -65,9 +65,12 @@ TESTED_BY = {
     "_ownership": ("test__ownership.py", "test__dispositions.py"),
     "_port_owner": ("test__port_owner.py", "test__port_rulings.py"),
     "_preflight_arguments": ("test__preflight_parser_words.py", "test__preflight_arguments.py"),
+    "_preflight_gate": ("test__preflight_port.py",),
     "_raw_holds": ("test__holder_scan.py", "test__node_match.py", "test__dispositions.py"),
+    "_relaunch_outcome": ("../filter/test_run_history.py", "../filter/test_node_tables.py"),
     "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
     "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
+    "_server_log_mode": ("test__start_guard_options.py", "test__unit_files.py"),
     "_sglang_health": ("test__sglang_health_words.py", "test__sglang_health.py"),
     "_sglang_log": ("test__sglang_log_runs.py", "test__sglang_log.py"),
     "_sglang_log_source": ("test__sglang_log_reads.py", "test__sglang_log_source.py"),
@@ -96,3 +99,9 @@ def tests(root: pathlib.Path, name: str) -> list[str]:
     files = TESTED_BY.get(name, (f"test_{name}.py",))
     paths = (pathlib.Path(os.path.normpath(TESTS / file)) for file in files)
     return [path.as_posix() for path in paths if (root / path).is_file()]
+
+
+def of_modules_only(root: pathlib.Path) -> list[str]:
+    """Files whose tests run a whole module in a process of its own, where no mutant can be put."""
+    judged = set(core(root))
+    return sorted(path.stem for path in (root / CORE).glob("_*.py") if path.stem not in judged)
