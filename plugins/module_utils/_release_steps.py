@@ -75,7 +75,7 @@ def as_result(released: Released, stopped: StopResult | None) -> dict[str, t.Any
         "after": "".join(f"{describe(holder)}\n" for holder in after),
     }
     message = released.message
-    if stopped is not None and stopped.changed and result.failed and not check_mode:
+    if stopped is not None and stopped.changed and released.failed:
         message = f"{stopped.reason}. After that: {message}"
     return {
         "changed": result.changed or check_mode or (stopped is not None and stopped.changed),

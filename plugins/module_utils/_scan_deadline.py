@@ -92,23 +92,29 @@ class _Child:
     """What the caller knows of one child."""
 
     def __init__(self, now: float) -> None:
-        self.progress = Progress()
         self.reader = -1
         self.ended = False  # by itself; else it was cut off
-        self._pid = 0
+        self._pid: int | None = None
         self._parts: list[bytes] = []
         self._no_start = ""
-        self._seen, self._since = self.progress.now(), now
+        self._seen, self._since = (0, 0, 0), now
 
     def start(self, produce: t.Callable[[Progress], t.Iterable[t.Any]]) -> None:
-        self.reader, writer = os.pipe()
+        """Where memory, descriptors or processes have run out there is no child, and why is told by collected()."""
+        writer = -1
         try:
-            self._pid = os.fork()
+            self.progress = Progress()
+            self.reader, writer = os.pipe()
+            pid = os.fork()
         except OSError as error:
             self._no_start = f"a child process could not be started: {error.strerror}"
-        if self._pid == 0 and not self._no_start:
-            _read_as_child(produce, self.progress, writer)  # does not return
-        os.close(writer)
+            self.close()
+        else:
+            if pid == 0:
+                _read_as_child(produce, self.progress, writer)  # does not return
+            self._pid = pid
+        if writer >= 0:
+            os.close(writer)
 
     def close(self) -> None:
         if self.reader >= 0:
@@ -129,6 +135,8 @@ class _Child:
         self._since = now
 
     def kill(self) -> None:
+        if not self._pid:
+            return  # kill(0) would reach everybody in the caller's process group
         try:
             os.kill(self._pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import resource
 import select
 import signal
 import typing as t
@@ -29,6 +30,9 @@ _SYS_PIDFD_OPEN = 434
 
 # What pidfd_open answers where it cannot be had at all, as opposed to "no such process".
 _NO_PIDFD = (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, errno.EMFILE, errno.ENFILE, errno.ENODEV)
+
+# Descriptors that pidfds leave to the looks that follow: a child with a pipe for each processor, and its tables.
+_SPARE = 48
 
 # Seconds between looks at processes that have no pidfd.
 _LIVENESS_INTERVAL = 0.01
@@ -168,8 +172,22 @@ class StartTimeAim:
         """Nothing is held."""
 
 
+@contextlib.contextmanager
+def many_descriptors() -> t.Iterator[None]:
+    """As many as the hard limit allows: a thousand workers have a pidfd each, and the usual limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        pass  # then those that do not fit are held by their start time
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 class KernelSignaller:
-    """The real one."""
+    """The real one. Where descriptors are scarce, later aims are held by their start time."""
 
     def __init__(
         self,
@@ -194,13 +212,20 @@ class KernelSignaller:
         except OSError as error:
             if error.errno not in _NO_PIDFD:
                 raise
-            by_start_time = StartTimeAim(pid, start_time, self._proc_root, self._kill)
-            return None if by_start_time.gone() else by_start_time
+            return self._by_start_time(pid, start_time)
+        soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and fd >= soft - _SPARE:
+            os.close(fd)
+            return self._by_start_time(pid, start_time)
         # Only now: the process the pidfd was opened for is the one whose start time is read here.
         if start_time_of(pid, self._proc_root) != start_time:
             os.close(fd)
             return None
         return PidfdAim(fd)
+
+    def _by_start_time(self, pid: int, start_time: int) -> Aim | None:
+        aim = StartTimeAim(pid, start_time, self._proc_root, self._kill)
+        return None if aim.gone() else aim
 
     def wait(self, aims: t.Sequence[Aim], seconds: float) -> bool:
         waiting = [aim for aim in aims if not aim.gone()]

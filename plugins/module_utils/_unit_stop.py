@@ -23,7 +23,8 @@ StopVerdict = t.Literal["absent", "already_stopped", "drained", "cut", "would_st
 
 PROPERTIES = ("LoadState", "ActiveState", "SubState", "MainPID", "Result")
 ASK_TIMEOUT = 10.0  # for systemd to take the job
-KILL_WAIT = 30.0  # from SIGKILL to a stopped unit; a process that unpins memory can take its time
+KILL_WAIT = 180.0  # from SIGKILL to a stopped unit: eight schedulers that unpin host memory take over 30 s
+REFUSED_WAIT = 10.0  # the same where systemd did not take the order: it may have ended all the same
 POLL_FIRST, POLL_MOST = 0.05, 0.5
 
 
@@ -132,15 +133,18 @@ def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopRe
         return ended("drained", f"{unit} (pid {main_pid}) stopped by itself {passed():.1f} s after SIGTERM", after)
 
     killed = systemd.kill(unit, "SIGKILL")
-    after = _wait_stopped(systemd, unit, clock.monotonic() + KILL_WAIT, clock)
+    wait = KILL_WAIT if killed.exit_code == 0 else REFUSED_WAIT
+    after = _wait_stopped(systemd, unit, clock.monotonic() + wait, clock)
     if after is not None and is_stopped(after):
         reason = f"{unit} (pid {main_pid}) had not ended {drain:.0f} s after SIGTERM and was cut off with SIGKILL"
         return ended("cut", reason, after)
-    said = "" if killed.exit_code == 0 else f" ({what_it_said(killed)})"
     now = "unknown" if after is None else f"{after.get('ActiveState')} ({after.get('SubState')})"
-    reason = (
-        f"{unit} (pid {main_pid}) is still {now}, {drain:.0f} s after SIGTERM and {KILL_WAIT:.0f} s after"
-        f" SIGKILL{said}; a process that survives SIGKILL is stuck in the kernel: look at its state and wchan with"
-        " gpu_holders_info"
-    )
+    still = f"{unit} (pid {main_pid}) is still {now}, {drain:.0f} s after SIGTERM and {wait:.0f} s after"
+    if killed.exit_code == 0:
+        reason = (
+            f"{still} SIGKILL; a process that survives SIGKILL that long is stuck in the kernel: look at its state and"
+            " wchan with gpu_holders_info"
+        )
+    else:
+        reason = f"{still} systemd did not carry out SIGKILL ({what_it_said(killed)}): see whether systemd answers"
     return StopResult("still_running", reason, main_pid, state, None, passed())

@@ -201,6 +201,26 @@ def test_the_ladder_knows_whether_a_gate_follows(gate: GateOptions | None, monke
     assert said == [gate is not None]
 
 
+@pytest.mark.parametrize(
+    ("stopped_at", "last_signal_at", "killed_at"),
+    [(None, None, None), (40.0, None, 40.0), (None, 50.0, 50.0), (40.0, 50.0, 50.0)],
+)
+def test_the_gate_counts_from_the_stop_as_from_a_signal(
+    stopped_at: float | None, last_signal_at: float | None, killed_at: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of a server that systemd cut off is still coming back, and no orphan's."""
+    asked: list[float | None] = []
+    result = ReleaseResult("free", "", last_signal_at=last_signal_at)
+    monkeypatch.setattr(_gpu_release, "release", lambda *dummy, **named: result)
+    monkeypatch.setattr(_gpu_release, "refusal", lambda *dummy: None)
+    monkeypatch.setattr(
+        _gpu_release, "wait_idle", lambda look, scan, options, *dummy, **named: asked.append(options.killed_at)
+    )
+    gate = GateOptions(Expectation(count=1), timeout=0.0)
+    release_gpus(World([]), ReleaseOptions(), gate=gate, stopped_at=stopped_at)
+    assert asked == [killed_at]
+
+
 def test_numbers_of_another_pid_namespace_are_not_signalled_by(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import signal
 import time
@@ -161,11 +163,41 @@ def test_children_keep_nothing_of_each_other_open() -> None:
     assert len(own) == len(set(own)) == 3
 
 
-def test_no_child_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> int:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
+@pytest.mark.parametrize(
+    ("module", "call", "error"),
+    [
+        (os, "fork", BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")),
+        (os, "pipe", OSError(errno.EMFILE, "Too many open files")),
+        (mmap, "mmap", OSError(errno.ENOMEM, "Cannot allocate memory")),
+    ],
+)
+def test_no_child_to_be_had(module: t.Any, call: str, error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it took to be refused: nobody is killed for it. PID 0 would be this process's own group."""
+    killed: list[int] = []
 
-    monkeypatch.setattr(os, "fork", refuse)
-    result = run(lambda progress: ["x"])
+    def refuse(*arguments: t.Any) -> t.NoReturn:
+        time.sleep(0.15)
+        raise error
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(module, call, refuse)
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
+    result = collect(lambda progress: ["x"], deadline=CLOCK.monotonic() + 60, stall=0.1, clock=CLOCK)
     assert not result.finished
-    assert "could not be started" in result.error
+    assert result.error == f"a child process could not be started: {error.strerror}"
+    assert killed == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_one_that_cannot_be_started_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, answers = os.fork, [True, False, True]
+
+    def sometimes() -> int:
+        if answers.pop(0):
+            return fork()
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "fork", sometimes)
+    results = collect_all([lambda progress: ["x"]] * 3, deadline=CLOCK.monotonic() + 60, stall=60, clock=CLOCK)
+    assert [result.items for result in results] == [("x",), (), ("x",)]
+    assert [result.finished for result in results] == [True, False, True]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import 
     KernelSignaller,
     PidfdAim,
     StartTimeAim,
+    many_descriptors,
     start_time_of,
     wait_for_ends,
 )
@@ -354,3 +356,28 @@ def test_a_start_time_that_cannot_be_read_is_none(stat: str, tmp_path: pathlib.P
     (tmp_path / "12/stat").write_text(stat)
     assert start_time_of(12, str(tmp_path)) is None
     assert start_time_of(13, str(tmp_path)) is None
+
+
+def test_pidfds_leave_descriptors_to_the_looks_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gets none is held by his start time: no reason to end a release halfway."""
+    opened, closed = iter(range(60, 70)), []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (112, 4096))
+    monkeypatch.setattr(os, "close", closed.append)
+    signaller = KernelSignaller(open_pidfd=lambda pid: next(opened))
+    start = start_time_of(os.getpid()) or 0
+    aims = [signaller.aim(os.getpid(), start) for dummy in range(6)]
+    assert [type(aim) for aim in aims] == [PidfdAim] * 4 + [StartTimeAim] * 2
+    assert closed == [64, 65]
+    assert signaller.aim(os.getpid(), start + 1) is None
+
+
+def test_the_limit_of_descriptors_is_raised_for_a_while() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    low = min(soft, 256)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+    try:
+        with many_descriptors():
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (low, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -65,6 +66,19 @@ def test_only_the_top_of_a_tree_gets_term(node: Node) -> None:
     assert gone(*pids)
     assert node.signals() == [(parent, "SIGTERM")]
     assert sorted(one["pid"] for one in result["signalled"] if one["signal"] == "KILL") == sorted({*pids} - {parent})
+
+
+def test_more_holders_than_descriptors(node: Node) -> None:
+    """A pidfd for each must leave room for the looks, or a release ends halfway."""
+    pids = node.hold("end", children=75)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        result = node.release(ladder=[{"signal": "KILL", "wait": 60}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (result["verdict"], len(result["signalled"])) == ("released", 76)
+    assert gone(*pids)
 
 
 def test_one_that_forks_when_asked_to_end(node: Node) -> None:

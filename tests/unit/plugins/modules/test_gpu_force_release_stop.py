@@ -106,6 +106,25 @@ def test_where_the_server_is_not_stopped_nobody_is_signalled(unit: Unit) -> None
     assert alive(server)
 
 
+def test_no_server_is_stopped_where_it_cannot_be_seen_who_holds_the_gpus(unit: Unit) -> None:
+    (server,) = unit.node.hold("note")
+    unit.play("cut", server)
+    result = unit.release(devices=[f"{unit.node.folder}/nothing*"])
+    assert (result["failed"], result["verdict"], result["stop"]) == (True, "incomplete", None)
+    assert f"{UNIT} was not stopped" in result["msg"]
+    assert unit.asked() == []
+    assert alive(server)
+
+
+def test_a_release_that_fails_after_the_stop_says_that_there_was_one(unit: Unit) -> None:
+    (server,), (left,) = unit.node.hold("note"), unit.node.hold("note")
+    unit.play("cut", server)
+    result = unit.release(scope="unit", wait_idle=True, expected_count=2, timeout=0.5)
+    assert result["failed"]
+    assert result["msg"].startswith(f"{UNIT} (pid {server}) had not ended 0 s after SIGTERM and was cut off"), result
+    assert alive(left)
+
+
 def test_a_server_that_does_not_run_is_no_change(unit: Unit) -> None:
     unit.play("ends", 0)
     result = unit.release()
