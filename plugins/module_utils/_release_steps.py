@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_release import Released, refusal
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gate import GateOptions
+from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_release import Released, refusal, release_gpus
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holders import describe
+from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import ReleaseOptions
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import (
     ReleaseResult,
     look_until_complete,
@@ -40,27 +42,46 @@ def check_stop_arguments(params: t.Mapping[str, t.Any]) -> None:
         )
 
 
-def unseen(world: GpuWorld, params: t.Mapping[str, t.Any]) -> Released | None:
+def stop_and_release(
+    world: GpuWorld,
+    params: t.Mapping[str, t.Any],
+    options: ReleaseOptions,
+    gate: GateOptions | None,
+    *,
+    check_mode: bool,
+) -> tuple[Released, StopResult | None]:
+    """The unit that was named first, then the ladder, then the gate. None for the stop where there was none to do, or
+    nobody may be signalled here at all."""
+    unit, namespace = params["stop_unit"], params["node_pid_namespace"]
+    stopped, stopped_at = None, None
+    if unit is not None and refusal(world.request, namespace) is None:
+        unseen = _unseen(world, unit)
+        if unseen is not None:
+            return unseen, None
+        stopped = stop_or_look(world.systemd, unit, params["drain"], world.clock, check_mode=check_mode)
+        if stopped.failed:
+            # A server that was told to end and has not would only be signalled past its manager.
+            result = ReleaseResult("survivors", f"{stopped.reason}. Nobody was signalled.")
+            return Released(result, None, "not_asked"), stopped
+        stopped_at = world.clock.monotonic() if stopped.changed else None
+    released = release_gpus(
+        world,
+        options,
+        stop_timeout=params["stop_timeout"],
+        gate=gate,
+        node_pid_namespace=namespace,
+        stopped_at=stopped_at,
+    )
+    return released, stopped
+
+
+def _unseen(world: GpuWorld, unit: str) -> Released | None:
     """Where it cannot be seen who holds the GPUs, no server is stopped: what must follow could not be done."""
-    if params["stop_unit"] is None or refusal(world.request, params["node_pid_namespace"]) is not None:
-        return None
     scan = look_until_complete(lambda: world.scan(()), world.clock)
     if scan.complete:
         return None
-    message = f"{unreadable_message(scan, nothing_done=True)} {params['stop_unit']} was not stopped."
+    message = f"{unreadable_message(scan, nothing_done=True)} {unit} was not stopped."
     return Released(ReleaseResult("incomplete", message, holders=scan.holders, left=scan.holders), None, "not_asked")
-
-
-def stop_first(world: GpuWorld, params: t.Mapping[str, t.Any], *, check_mode: bool) -> StopResult | None:
-    """Stop the unit that was named; None where there is none, or where nobody may be signalled here at all."""
-    if params["stop_unit"] is None or refusal(world.request, params["node_pid_namespace"]) is not None:
-        return None
-    return stop_or_look(world.systemd, params["stop_unit"], params["drain"], world.clock, check_mode=check_mode)
-
-
-def not_released(stopped: StopResult) -> Released:
-    """A server that was told to end and has not would only be signalled past its manager."""
-    return Released(ReleaseResult("survivors", f"{stopped.reason}. Nobody was signalled."), None, "not_asked")
 
 
 def as_result(released: Released, stopped: StopResult | None) -> dict[str, t.Any]:

@@ -337,16 +337,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gate_arguments import GATE_ARGUMENTS, gate_options
-from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_release import release_gpus
 from ansible_collections.cleanslate.gpu.plugins.module_utils._gpu_world import GpuWorld
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_arguments import LADDER_ARGUMENTS, release_options
 from ansible_collections.cleanslate.gpu.plugins.module_utils._release_steps import (
     STOP_ARGUMENTS,
     as_result,
     check_stop_arguments,
-    not_released,
-    stop_first,
-    unseen,
+    stop_and_release,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
 from ansible_collections.cleanslate.gpu.plugins.module_utils._smi_arguments import (
@@ -380,21 +377,7 @@ def main() -> t.NoReturn:
     except ValueError as error:
         module.fail_json(msg=str(error))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
-    released, stopped, stopped_at = unseen(world, params), None, None
-    if released is None:
-        stopped = stop_first(world, params, check_mode=module.check_mode)
-        stopped_at = clock.monotonic() if stopped is not None and stopped.changed else None
-    if stopped is not None and stopped.failed:
-        released = not_released(stopped)
-    if released is None:
-        released = release_gpus(
-            world,
-            options,
-            stop_timeout=params["stop_timeout"],
-            gate=gate,
-            node_pid_namespace=params["node_pid_namespace"],
-            stopped_at=stopped_at,
-        )
+    released, stopped = stop_and_release(world, params, options, gate, check_mode=module.check_mode)
     leave = module.fail_json if released.failed else module.exit_json
     leave(**as_result(released, stopped))
 
