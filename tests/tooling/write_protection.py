@@ -51,6 +51,10 @@ A process that is already dying is waited for, whatever it is: no signal helps w
 `gpu_release_allow_foreign`, by hand. The last column is the reason as a result says it, in `own` or else in the
 first scope where it is no target.
 
+`own` takes the group of processes that the module itself runs in for the node: an SSH service without sessions puts all
+of its logins there. Where a playbook runs on the node inside a service that starts GPU jobs as well, a CI runner or
+a notebook server, these jobs are targets too: set `gpu_release_scope: unit` there.
+
 | process | unit | own | lxc | all | reason |
 |---|---|---|---|---|---|
 """
@@ -132,6 +136,7 @@ CASES: tuple[tuple[str, rules.Claim], ...] = (
     ("python in no unit (nohup, pct exec)", claim(_NOWHERE)),
     ("left behind by a unit that is not active", claim(_unit("crashed.service"))),
     ("in another active service", claim(_unit("train.service"))),
+    ("in the service that the module runs in (SSH without sessions, a CI runner)", claim(Ownership(own_group=True))),
     ("in another service, and it calls itself sglang", claim(_unit("train.service"), comm="sglang")),
     ("in a service of which nothing is known", claim(_unit("unknown.service"))),
     ("in a user's service", claim(_unit("notebook.service", user_service=True))),
