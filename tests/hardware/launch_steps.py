@@ -217,9 +217,9 @@ def stopped(bench: Bench) -> dict[str, t.Any]:
     expect(not any(memory_used()), "0 MiB afterwards", memory_used())
     drift = bench.play("drift")
     expect(drift.result and drift.result[0]["outcome"] is None, "drift leaves a stopped node alone", drift.result)
-    return {"status_code": status.code, "stop": stop.last("Stop sglang").get("msg"),
+    return {"status_code": status.code, "stop": stop.last("Stop sglang").get("reason"),
             "status": status.text.partition("What was found")[2][:1500] or status.text[-1500:],
-            "release": stop.last("End who holds").get("msg"), "drift": drift.result[0]}  # fmt: skip
+            "drift": drift.result[0]}  # fmt: skip
 
 
 def three_ways(bench: Bench) -> dict[str, t.Any]:
