@@ -381,3 +381,19 @@ def test_the_limit_of_descriptors_is_raised_for_a_while() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (low, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("error", [OSError(1, "Operation not permitted"), ValueError("exceeds maximum limit")])
+def test_a_limit_that_cannot_be_raised_ends_no_release(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asked: list[tuple[int, int]] = []
+
+    def refuse(which: int, limits: tuple[int, int]) -> None:
+        asked.append(limits)
+        if len(asked) == 1:
+            raise error
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    with many_descriptors():
+        assert len(asked) == 1
+    assert asked[1:] == [before]
