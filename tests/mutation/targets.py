@@ -65,7 +65,6 @@ TESTED_BY = {
     "_ownership": ("test__ownership.py", "test__dispositions.py"),
     "_port_owner": ("test__port_owner.py", "test__port_rulings.py"),
     "_preflight_arguments": ("test__preflight_parser_words.py", "test__preflight_arguments.py"),
-    "_preflight_gate": ("test__preflight_port.py",),
     "_raw_holds": ("test__holder_scan.py", "test__node_match.py", "test__dispositions.py"),
     "_relaunch_outcome": ("../filter/test_run_history.py", "../filter/test_node_tables.py"),
     "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
