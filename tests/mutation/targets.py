@@ -50,7 +50,7 @@ TESTED_BY = {
     "_gpu_fill": ("test__sglang_ready_progress.py", "test__sglang_ready.py"),
     "_gpu_records": ("test__gpu_verdict.py", "test__nvidia_smi_text.py", "test__gate.py"),
     "_gpu_verdict": ("test__gpu_verdict.py", "test__gpu_verdict_words.py", "test__smi_arguments.py"),
-    "_gpu_world": ("test__gpu_release.py",),
+    "_gpu_world": ("test__gpu_world.py", "test__gpu_release.py"),
     "_holder_records": ("test__holders.py", "test__gate_verdicts.py", "test__ladder.py"),
     "_holders": ("test__holders.py", "test__holders_again.py"),
     "_html": ("test__status_page.py",),
