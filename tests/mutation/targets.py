@@ -50,6 +50,7 @@ TESTED_BY = {
     "_gpu_fill": ("test__sglang_ready_progress.py", "test__sglang_ready.py"),
     "_gpu_records": ("test__gpu_verdict.py", "test__nvidia_smi_text.py", "test__gate.py"),
     "_gpu_verdict": ("test__gpu_verdict.py", "test__gpu_verdict_words.py", "test__smi_arguments.py"),
+    "_gpu_release": ("test__gpu_release_refusals.py", "test__gpu_release.py"),
     "_gpu_world": ("test__gpu_world.py", "test__gpu_release.py"),
     "_holder_records": ("test__holders.py", "test__gate_verdicts.py", "test__ladder.py"),
     "_holders": ("test__holders.py", "test__holders_again.py"),
@@ -81,7 +82,12 @@ TESTED_BY = {
     "_status_page": ("test__status_words.py", "test__status_page.py"),
     "_status_text": ("test__status_words.py", "test__fleet_status.py"),
     "_text_table": ("test__redaction.py", "test__procfs.py"),
-    "_unit_files": ("test__unit_files.py", "test__unit_files_folders.py", "test__unit_files_proved.py"),
+    "_unit_files": (
+        "test__unit_files_owners.py",
+        "test__unit_files.py",
+        "test__unit_files_folders.py",
+        "test__unit_files_proved.py",
+    ),
     "_whole_file": ("test__whole_file.py", "test__state_file.py"),
 }
 
