@@ -46,6 +46,7 @@ TESTED_BY = {
     "_evidence": ("test__evidence_bounds.py", "test__evidence.py"),
     "_evidence_parts": ("test__evidence_answers.py", "test__evidence_parts.py"),
     "_evidence_processes": ("test__evidence_processes.py", "test__evidence_parts.py"),
+    "_gate": ("test__gate_ends.py", "test__gate.py", "test__gate_verdicts.py"),
     "_gate_verdicts": ("test__gate_samples.py", "test__gate_verdicts.py", "test__gate.py"),
     "_gpu_fill": ("test__sglang_ready_progress.py", "test__sglang_ready.py"),
     "_gpu_records": ("test__gpu_verdict.py", "test__nvidia_smi_text.py", "test__gate.py"),
