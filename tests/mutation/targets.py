@@ -56,7 +56,7 @@ TESTED_BY = {
     "_holder_records": ("test__holders.py", "test__gate_verdicts.py", "test__ladder.py"),
     "_holders": ("test__holders.py", "test__holders_again.py"),
     "_html": ("test__status_page.py",),
-    "_ladder": ("test__ladder.py", "test__ladder_managers.py"),
+    "_ladder": ("test__ladder_contract.py", "test__ladder.py", "test__ladder_managers.py", "test__respawning.py"),
     "_ladder_arguments": ("test__ladder_rules.py",),
     "_ladder_rules": ("test__ladder_rules.py", "test__ladder.py"),
     "_lease": ("test__lease.py", "test__lease_refusals.py"),
