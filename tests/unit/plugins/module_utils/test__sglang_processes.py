@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from ansible_collections.cleanslate.gpu.plugins.module_utils import _sglang_processes
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_owner import listening_sockets
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_processes import (
     look_at_processes,
@@ -205,6 +206,58 @@ def test_who_is_in_no_container_of_the_engine_is_not_the_server(proc: Proc, grou
     seen = proc.look(main=200, group=DOCKER_UNIT)
     assert seen.outside
     assert (seen.ours, seen.foreign.pid, seen.workers) == (False, 300, ())
+
+
+@pytest.mark.parametrize(
+    ("runner", "uid", "program", "ours"),
+    [
+        ("docker", 0, "/usr/bin/docker-proxy", True),
+        ("docker", 1, "/usr/bin/docker-proxy", False),  # anybody can call his program that
+        ("docker", None, "/usr/bin/docker-proxy", False),
+        ("docker", 0, "/usr/sbin/nginx", False),
+        ("podman", 0, "/usr/bin/docker-proxy", False),
+    ],
+)
+def test_only_roots_own_forwarder_passes_for_a_docker_container(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch, runner: str, uid: int | None, program: str, ours: bool
+) -> None:
+    """Whoever has the port gets the key."""
+    proc.process(200, 1, f"/usr/bin/{runner} run image", group=DOCKER_UNIT)
+    proc.process(300, 1, f"{program} -proto tcp", group="/system.slice/docker.service", sockets=(9,))
+    proc.listens((("0100007F", 30000, 9),))
+    monkeypatch.setattr(_sglang_processes, "_uid", lambda pid, root: uid if pid == 300 else os.getuid())
+    seen = proc.look(main=200, group=DOCKER_UNIT)
+    assert seen.ours is ours
+    assert (seen.foreign is None) is ours
+
+
+def test_of_several_strangers_the_first_who_can_be_named_is(proc: Proc) -> None:
+    for pid, inode in ((300, 9), (400, 8)):
+        proc.process(pid, 1, f"python3 catch{pid}.py", sockets=(inode,))
+    proc.listens((("0100007F", 30000, 77), ("0100007F", 30000, 9), ("0100007F", 30000, 8)))
+    seen = proc.look()
+    assert (seen.ours, seen.foreign.pid, seen.foreign.cmdline) == (False, 300, "python3 catch300.py")
+
+
+def test_a_process_that_ends_while_it_is_looked_at_hides_no_other(proc: Proc) -> None:
+    proc.process(50, 1, "python3")
+    for name in ("stat", "cmdline", "cgroup"):
+        (proc.root / "50" / name).unlink()
+    proc.process(51, 1, "python3")
+    (proc.root / "51/stat").write_text("51 (x) S 1\n")
+    proc.process(52, 1, "python3")
+    (proc.root / "52/stat").write_text("no brackets\n")
+    proc.process(53, 1, "python3")
+    (proc.root / "53/cgroup").unlink()
+    assert len(proc.look().workers) == 3
+    assert [read_process(pid, str(proc.root)) for pid in (50, 51, 52)] == [None] * 3
+
+
+def test_a_group_is_told_by_its_whole_name_and_of_its_own_hierarchy(proc: Proc) -> None:
+    for pid, line in ((50, f"0::{GROUP}-copy"), (51, f"3:cpu:{GROUP}"), (52, f"1:name=systemd:{GROUP}/x:y")):
+        proc.process(pid, 1, "python3")
+        (proc.root / str(pid) / "cgroup").write_text(f"{line}\n")
+    assert {50, 51, 52} & set(proc.look().members) == {52}
 
 
 @pytest.mark.parametrize(
