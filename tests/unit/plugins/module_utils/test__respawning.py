@@ -75,6 +75,37 @@ def test_a_look_that_misses_something_does_not_begin_the_watch_anew() -> None:
     assert result.message.count("Watched") == 1
 
 
+def test_a_late_worker_that_shows_up_during_the_watch_is_signalled() -> None:
+    """It is nobody's restart, and a release that ended without it would have the gate shut on it."""
+    world = World(Fake(30, comm="bash", holds=False), Fake(10, ppid=30, cmdline="serve"), Fake(77, born_at=1004.0))
+    result = world.release()
+    assert result.verdict == "released"
+    assert world.got() == {10: ["TERM"], 77: ["TERM"]}
+    assert 14 <= result.elapsed_s < 15, "the watch counts from the last end"
+
+
+def test_a_watch_that_ends_without_a_complete_look_has_released_nothing() -> None:
+    world = World(Fake(30, comm="bash", holds=False), Fake(10, ppid=30))
+    scan = world.scan
+
+    def blind_from_the_fifth_second_on() -> HolderScan:
+        return dataclasses.replace(scan(), complete=world.clock.now < 1005)
+
+    world.scan = blind_from_the_fifth_second_on  # type: ignore[method-assign]
+    result = world.release()
+    assert (result.verdict, result.failed) == ("incomplete", True)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0])
+def test_a_short_watch_is_one_and_is_said(seconds: float) -> None:
+    world = World(Fake(30, comm="bash", holds=False), Fake(10, ppid=30))
+    result = world.release(respawn_watch=seconds)
+    assert seconds <= result.elapsed_s < seconds + 0.5
+    assert f"Watched up to {seconds:g} s for a restart by PID 30 (bash)" in result.message
+    assert "Watched" not in World(Fake(10)).release().message
+    assert "Watched" not in World(Fake(30, holds=False), Fake(10, ppid=30)).release(respawn_watch=0.0).message
+
+
 def test_the_watch_can_be_shortened() -> None:
     world = World(Fake(30, comm="bash", holds=False), Fake(10, ppid=30))
     assert world.release(respawn_watch=0.0).elapsed_s < 1
