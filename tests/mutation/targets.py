@@ -60,7 +60,7 @@ TESTED_BY = {
     "_ladder": ("test__ladder_contract.py", "test__ladder.py", "test__ladder_managers.py", "test__respawning.py"),
     "_ladder_arguments": ("test__ladder_rules.py",),
     "_ladder_rules": ("test__ladder_rules.py", "test__ladder.py"),
-    "_lease": ("test__lease.py", "test__lease_refusals.py"),
+    "_lease": ("test__lease_words.py", "test__lease.py", "test__lease_refusals.py"),
     "_lease_records": ("test__lease_records.py", "test__lease.py", "test__lease_refusals.py"),
     "_leftovers": ("test__leftovers_refusals.py", "test__leftovers.py"),
     "_managers": ("test__managers.py", "test__mps.py"),
