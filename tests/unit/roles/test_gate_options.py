@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a person sets for the gate holds wherever the gate is asked: a place that leaves an option out obeys the default of
-the module instead, and says nothing."""
+"""What a person sets for the gate holds wherever the gate is asked: a place that leaves an option out obeys the default
+of the module instead, and says nothing."""
 
 from __future__ import annotations
 
