@@ -11,6 +11,8 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._relaunch_outcome import (
     gate,
     mapping,
+    of_every_release,
+    release,
     seconds_between,
     stop,
     verdict,
@@ -22,7 +24,6 @@ def relaunch_rows(hosts: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.
     """One row for each host that a relaunch was meant for, from the host's variables."""
     rows = []
     for host in hosts:
-        release = mapping(host.get("gpu_release_result"))
         ready = mapping(host.get("sglang_server_ready"))
         rows.append(
             {
@@ -32,8 +33,8 @@ def relaunch_rows(hosts: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.
                 "failed_step": host.get("__relaunch_failed_step"),
                 "reason": host.get("__relaunch_failed_reason"),
                 "stop": stop(host).get("verdict"),
-                "released": release.get("verdict"),
-                "signalled": len(release.get("signalled") or []),
+                "released": release(host).get("verdict"),
+                "signalled": len(of_every_release(host, "signalled")),
                 "gate": gate(host).get("verdict"),
                 "gate_used_mib": [gpu.get("used_mib") for gpu in gate(host).get("gpus") or []],
                 "stop_to_start_s": seconds_between(host.get("__relaunch_start_at"), host.get("__relaunch_stop_at")),

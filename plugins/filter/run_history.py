@@ -12,6 +12,8 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._relaunch_outcome import (
     gate,
     mapping,
+    of_every_release,
+    release,
     seconds_between,
     stop,
     verdict,
@@ -32,11 +34,10 @@ def _rehearsal(host: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
 def run_record_entry(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What a run left in the variables of a host, as options of the module run_record. What is not there is left out,
     so that a caller can tell it from what is."""
-    release = mapping(host.get("gpu_release_result"))
     ready = mapping(host.get("sglang_server_ready"))
     seconds = {
         "stop": stop(host).get("stopped_after_s"),
-        "release": release.get("elapsed_s"),
+        "release": release(host).get("elapsed_s"),
         "gate": gate(host).get("waited_s"),
         "stop_to_start": seconds_between(host.get("__relaunch_start_at"), host.get("__relaunch_stop_at")),
         "start_to_ready": seconds_between(host.get("__relaunch_ended"), host.get("__relaunch_start_at")),
@@ -53,8 +54,8 @@ def run_record_entry(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "reason": host.get("__relaunch_failed_reason"),
         "gpus_before": _gpus(_rehearsal(host).get("gpus")),
         "gpus_after": _gpus(gate(host).get("gpus")),
-        "holders": list(release.get("holders") or []),
-        "signals": list(release.get("signalled") or []),
+        "holders": of_every_release(host, "holders"),
+        "signals": of_every_release(host, "signalled"),
         "seconds": {name: value for name, value in seconds.items() if value is not None},
         "rollback": rollback,
         "evidence": mapping(host.get("run_record_evidence")).get("path"),

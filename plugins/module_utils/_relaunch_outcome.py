@@ -33,11 +33,26 @@ def verdict(host: Variables) -> str | None:
     return "rolled_back" if host.get("__relaunch_rolled_back") else "failed"
 
 
+def _results(host: Variables) -> Variables:
+    """Those of the relaunch itself: a rollback stops, releases and waits once more, and registers the same names."""
+    return mapping(host.get("__relaunch_first_results")) or host
+
+
+def release(host: Variables) -> Variables:
+    return mapping(_results(host).get("gpu_release_result"))
+
+
+def of_every_release(host: Variables, name: str) -> list[t.Any]:
+    """What the releases of this run list under a name: of the relaunch, and of a rollback that came so far."""
+    first, last = release(host), mapping(host.get("gpu_release_result"))
+    return [entry for one in ([first] if first == last else [first, last]) for entry in one.get(name) or []]
+
+
 def gate(host: Variables) -> Variables:
     """The gate in the execution of the release, or the one of its own."""
-    return mapping(mapping(host.get("gpu_release_result")).get("gate")) or mapping(host.get("gpu_idle_result"))
+    return mapping(release(host).get("gate")) or mapping(_results(host).get("gpu_idle_result"))
 
 
 def stop(host: Variables) -> Variables:
     """The stop in the execution of the release, or the one of its own."""
-    return mapping(mapping(host.get("gpu_release_result")).get("stop")) or mapping(host.get("sglang_stop_result"))
+    return mapping(release(host).get("stop")) or mapping(_results(host).get("sglang_stop_result"))

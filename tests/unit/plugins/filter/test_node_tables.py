@@ -51,6 +51,17 @@ def test_a_host_on_which_the_former_profile_serves_again_is_not_called_failed() 
     assert relaunch_table([row]).splitlines()[1].endswith("rolled_back")
 
 
+def test_a_rollback_does_not_stand_for_the_relaunch_before_it() -> None:
+    names = ("gpu_release_result", "gpu_idle_result", "sglang_stop_result")
+    host = {
+        **READY,
+        "__relaunch_first_results": {name: READY.get(name, {}) for name in names},
+        "sglang_stop_result": {"verdict": "cut"},
+        "gpu_release_result": {"verdict": "free", "signalled": [], "gate": {"verdict": "settled", "gpus": []}},
+    }
+    assert relaunch_rows([host]) == relaunch_rows([READY])
+
+
 def test_the_table_shows_eight_zeros_and_an_unread_gpu_is_never_zero() -> None:
     text = relaunch_table(relaunch_rows([READY, FAILED]))
     assert "8 x 0 MiB" in text

@@ -75,6 +75,26 @@ def test_a_failure_a_rollback_and_one_that_failed_too() -> None:
     assert (down["verdict"], down["rollback"]) == ("failed", {"outcome": "failed", "reason": "busy"})
 
 
+def test_a_rollback_adds_to_what_the_relaunch_did_and_replaces_nothing_of_it() -> None:
+    """It releases once more, under the same names; the seconds belong to the relaunch itself."""
+    names = ("gpu_release_result", "gpu_idle_result", "sglang_stop_result")
+    kept = {**READY, "__relaunch_first_results": {name: READY.get(name, {}) for name in names}}
+    again = {
+        "sglang_stop_result": {"verdict": "cut", "stopped_after_s": 0.4},
+        "gpu_release_result": {
+            "elapsed_s": 0.2,
+            "holders": [{"pid": 2}],
+            "signalled": [{"pid": 2, "signal": "TERM", "after_s": 0.3}],
+            "gate": {"verdict": "idle", "waited_s": 0.1, "gpus": [{**GPU, "used_mib": 1}]},
+        },
+    }
+    alone, both = run_record_entry(READY), run_record_entry({**kept, **again})
+    assert [holder["pid"] for holder in both.pop("holders")] == [1, 2]
+    assert [signal["pid"] for signal in both.pop("signals")] == [1, 2]
+    assert both == {name: value for name, value in alone.items() if name not in ("holders", "signals")}
+    assert run_record_entry(kept) == alone, "a rollback that came to no release of its own counts nothing twice"
+
+
 def test_nothing_is_made_up_where_nothing_was_done() -> None:
     assert run_record_entry({}) == {}
     assert run_record_entry({"gpu_release_result": {"skipped": True}, "sglang_stop_result": None}) == {}
