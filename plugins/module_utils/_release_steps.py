@@ -84,6 +84,11 @@ def _unseen(world: GpuWorld, unit: str) -> Released | None:
     return Released(ReleaseResult("incomplete", message, holders=scan.holders, left=scan.holders), None, "not_asked")
 
 
+def options_refused(error: ValueError) -> Released:
+    """Options that cannot be meant: nobody was looked at."""
+    return Released(ReleaseResult("refused", str(error)), None, "not_asked")
+
+
 def as_result(released: Released, stopped: StopResult | None) -> dict[str, t.Any]:
     """The public shape (RETURN)."""
     result = released.result

@@ -23,6 +23,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Sys
 StartVerdict = t.Literal["started", "would_start", "already_active", "unprepared", "refused", "failed"]
 
 PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
+LEFT_INACTIVE = "InactiveExitTimestampMonotonic"  # microseconds
 RELOAD_TIMEOUT = 90.0  # seconds: systemd reads all units anew, and runs the generators
 _RUNS = ("active", "activating", "reloading", "refreshing")
 _NOT_ENABLED = ("disabled", "linked", "linked-runtime", "bad", "")
@@ -111,13 +112,27 @@ def start_unit(systemd: Systemd, request: StartRequest, clock: Clock, boot_id: s
     done = systemd.start(unit, request.timeout)
     result = dataclasses.replace(result, seconds=round(clock.monotonic() - began, 3))
     if done.exit_code == 0:
-        return dataclasses.replace(result, verdict="started", reason=f"{unit} was started")
+        return dataclasses.replace(result, **_who_started(systemd, unit, asked_at))
     said = _guards_no(systemd, request, clock, boot_id, asked_at)
     return dataclasses.replace(
         result,
         verdict="refused" if said else "failed",
         reason=f"{unit} was not started: {said or what_it_said(done)}",
     )
+
+
+def _who_started(systemd: Systemd, unit: str, asked_at: float) -> dict[str, t.Any]:
+    """systemctl start is content with a unit that runs already. Whoever started that between the first look and the
+    order may have done so with the former files. Both moments are of CLOCK_MONOTONIC."""
+    shown = systemd.show([unit], (LEFT_INACTIVE,)).get(unit, {}).get(LEFT_INACTIVE, "")
+    since = int(shown) / 1e6 if shown.isdigit() else 0.0
+    if not since or since >= asked_at:
+        return {"verdict": "started", "reason": f"{unit} was started"}
+    return {
+        "verdict": "already_active",
+        "reason": f"{unit} was started {asked_at - since:.1f} s before this run ordered it: something else starts it"
+        " (another unit, a timer, a person), and with which files is not known. Find out what, then relaunch",
+    }
 
 
 def _guards_no(systemd: Systemd, request: StartRequest, clock: Clock, boot_id: str, asked_at: float) -> str:

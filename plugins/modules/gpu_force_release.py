@@ -171,7 +171,8 @@ verdict:
     - V(dying) means that all that is left was killed and was still giving memory back when the time was over.
     - The module fails on V(survivors) (a target outlived the last signal, or could not be stopped), V(respawned)
       (something starts them again), V(incomplete) (not every process could be looked at) and V(refused) (the node is
-      not the container it is said to be, or C(/etc/cleanslate/allowed.json) on this machine does not allow it).
+      not the container it is said to be, C(/etc/cleanslate/allowed.json) on this machine does not allow it, or an
+      option cannot be meant).
   returned: always
   type: str
   sample: released
@@ -343,6 +344,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._release_steps impo
     STOP_ARGUMENTS,
     as_result,
     check_stop_arguments,
+    options_refused,
     stop_and_release,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_arguments import SCAN_ARGUMENTS, scan_request
@@ -375,7 +377,7 @@ def main() -> t.NoReturn:
         options = release_options(params, module.check_mode)
         gate = gate_options(params, module.check_mode) if params["wait_idle"] else None
     except ValueError as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(**as_result(options_refused(error), None))
     world = GpuWorld(request, clock, nvidia_smi=params["nvidia_smi"], smi_timeout=params["smi_timeout"])
     released, stopped = stop_and_release(world, params, options, gate, check_mode=module.check_mode)
     leave = module.fail_json if released.failed else module.exit_json

@@ -98,31 +98,31 @@ verdict:
     - V(settled) means that a few MiB stand still with nobody there, V(missing) that a GPU was not seen, V(faulty)
       that one is broken or divided by MIG, V(fabric_not_ready) that NVLink is not up yet, V(unknown) that something
       could not be read.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: str
   sample: idle
 msg:
   description:
     - The outcome in a sentence, with GPU, MiB, holder and next step where it failed.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: str
   sample: All 8 GPUs that are expected report 0 MiB.
 waited_s:
   description:
     - Seconds from the first to the last look.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: float
   sample: 2.31
 looks:
   description:
     - How often the GPUs were looked at.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: int
   sample: 14
 history:
   description:
     - The memory of the expected GPUs, at the first look and wherever it changed.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: list
   elements: dict
   contains:
@@ -146,34 +146,34 @@ history:
 gpus:
   description:
     - The GPUs at the last look. See M(cleanslate.gpu.nvidia_gpu_facts) for the fields.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: list
   elements: dict
   sample: []
 holders:
   description:
     - Who held GPU devices at the last scan. See M(cleanslate.gpu.gpu_holders_info) for the fields.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: list
   elements: dict
   sample: []
 port_owners:
   description:
     - Who listened on O(port) at the last scan. See M(cleanslate.gpu.gpu_holders_info) for the fields.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: list
   elements: dict
   sample: []
 smi_state:
   description:
     - What asking C(nvidia-smi) gave at the last look, V(ok) where it answered.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: str
   sample: ok
 would_open_after_release:
   description:
     - In check mode, whether the gate would open once the targets are released. Null otherwise.
-  returned: always
+  returned: always, except for options that cannot be meant
   type: bool
   sample:
 """

@@ -85,9 +85,9 @@ RETURN = r"""
 verdict:
   description:
     - V(started); V(would_start) in check mode. The module fails on V(already_active) (something else has started the
-      unit; no file was swapped in), V(unprepared) (the files could not be swapped in, or systemd could not read or
-      enable the unit; it was not asked to start it), V(refused) (the unit's start guard said no) and V(failed)
-      (systemd could not start it).
+      unit; RV(files) tells whether that was seen before files were swapped in), V(unprepared) (the files could not be
+      swapped in, or systemd could not read or enable the unit; it was not asked to start it), V(refused) (the unit's
+      start guard said no) and V(failed) (systemd could not start it).
   returned: always
   type: str
   sample: started
@@ -147,7 +147,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Sys
 def _result(started: _unit_start.StartResult) -> dict[str, t.Any]:
     after = "active" if started.verdict in ("started", "would_start") else started.state_before
     return {
-        "changed": bool(started.swapped) or started.reloaded or not started.failed,
+        "changed": bool(started.swapped) or started.reloaded or started.enabled or not started.failed,
         "msg": started.reason,
         "verdict": started.verdict,
         "state_before": started.state_before,

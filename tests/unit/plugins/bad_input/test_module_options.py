@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import typing as t
 
 import pytest
+import yaml
 
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.bad_input import bad_values as bad
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.bad_input import option_rows as table
@@ -20,7 +23,13 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.bad_input.module_call
 )
 
 LONGEST_SENTENCE = 700
+PLUGINS = "ansible_collections.cleanslate.gpu.plugins.modules"
 SPECIFICATIONS = {name: specification(name) for name in MODULES}
+# Of a refusal in Ansible's own words a module never hears.
+ANSIBLES_OWN = re.compile(
+    r"^value of .* must be |^argument .* is of type |^missing required |^Unsupported |are missing: |mutually exclusive|"
+    r"^Elements value for option |^dictionary requested|^Failed to convert"
+)
 OPTIONS = [(name, option) for name in MODULES for option in SPECIFICATIONS[name]]
 
 
@@ -41,6 +50,16 @@ def refused(answer: Answer, said: str) -> list[str]:
     if said not in message:
         wrong.append(f"{said!r} is not named")
     return [f"{complaint}; it said {message[:300]!r}" for complaint in wrong]
+
+
+def missing_keys(name: str, answer: Answer) -> list[str]:
+    """What a module documents as always there, and leaves out where it refuses its options."""
+    if ANSIBLES_OWN.search(str(answer.result.get("msg"))):
+        return []
+    documented = yaml.safe_load(importlib.import_module(f"{PLUGINS}.{name}").RETURN)
+    return sorted(
+        key for key, entry in documented.items() if entry["returned"] == "always" and key not in answer.result
+    )
 
 
 def test_every_option_has_a_row() -> None:
@@ -89,4 +108,6 @@ def test_a_value_that_cannot_be_meant(name: str, option: str, check: bool) -> No
                 wrong.append(f"the value is not named: {message[:300]}")
             if len(message) > LONGEST_SENTENCE:
                 wrong.append(f"{len(message)} characters are no sentence: {message[:300]}")
+            if missing_keys(name, answer):
+                wrong.append(f"RETURN says always: {missing_keys(name, answer)}; it said {message[:300]}")
             assert not wrong, (str(value)[:60], wrong)

@@ -128,6 +128,28 @@ def test_what_somebody_else_started_keeps_its_files(state: str, live: pathlib.Pa
     assert (live.read_text(), manager.calls) == ("old\n", [])
 
 
+@pytest.mark.parametrize(
+    ("since", "verdict"), [(-0.1, "already_active"), (0.0, "started"), (0.2, "started"), (None, "started")]
+)
+def test_a_server_that_somebody_started_in_between_is_not_ours(
+    since: float | None, verdict: str, live: pathlib.Path
+) -> None:
+    """systemctl start says 0 to a unit that runs; since: when it left inactive, from our order on."""
+    manager = Manager(Clock(), live)
+
+    def started() -> None:
+        assert manager.state is not None
+        if since is not None:
+            # The order itself takes half a second here.
+            manager.state[_unit_start.LEFT_INACTIVE] = f"{(manager.clock.now - 0.5 + since) * 1e6:.0f}"
+
+    manager.guard = started
+    result = start(manager)
+    assert (result.verdict, result.failed, result.swapped) == (verdict, verdict != "started", (str(live),))
+    if verdict != "started":
+        assert "0.1 s before this run ordered it" in result.reason
+
+
 def test_a_silent_systemd_changes_nothing(live: pathlib.Path) -> None:
     manager = Manager(Clock(), live)
     manager.state = None
