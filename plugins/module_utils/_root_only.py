@@ -10,37 +10,50 @@ from __future__ import annotations
 
 import os
 import stat
-import typing as t
+
+_MOST_LINKS = 40  # as many as the kernel follows
 
 
 def weak_part(path: str, *, must_exist: bool = True) -> str | None:
     """Which part of the way somebody else could change, as a clause; None where it is root's alone.
 
-    Links are followed: both the way to a link and the way to what it leads to count.
+    Links are followed one after the other, as the kernel does it: the way to a link, to what it leads to, and to each
+    link between them counts, since whoever owns one of these can point it elsewhere later.
 
     :param must_exist: False: what is not there yet does not matter, the folders above it do.
     """
-    for start in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
-        for way in _upwards(start):
-            try:
-                found = os.lstat(way)
-            except FileNotFoundError:
-                if must_exist:
-                    return f"{way} does not exist"
-                continue
-            except OSError as error:
-                return f"{way} cannot be looked at ({error.strerror})"
+    way, left, links = "/", _parts(os.path.join(os.getcwd(), path)), 0
+    while True:
+        try:
+            found = os.lstat(way)
+        except FileNotFoundError:
+            if must_exist:
+                return f"{way} does not exist"
+        except OSError as error:
+            return f"{way} cannot be looked at ({error.strerror})"
+        else:
             weak = _weak(way, found)
             if weak is not None:
                 return weak
-    return None
+            if stat.S_ISLNK(found.st_mode):
+                links += 1
+                if links > _MOST_LINKS:
+                    return f"{way} is one of more than {_MOST_LINKS} links that lead to each other"
+                try:
+                    target = os.readlink(way)
+                except OSError as error:
+                    return f"{way} cannot be followed ({error.strerror})"
+                left += _parts(target)
+                way = "/" if target.startswith("/") else os.path.dirname(way)
+        if not left:
+            return None
+        part = left.pop()
+        way = os.path.dirname(way) if part == ".." else os.path.join(way, part)
 
 
-def _upwards(path: str) -> t.Iterator[str]:
-    yield path
-    while path != "/":
-        path = os.path.dirname(path)
-        yield path
+def _parts(path: str) -> list[str]:
+    """The last one first: the next is popped."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 def _weak(way: str, found: os.stat_result) -> str | None:
