@@ -59,7 +59,8 @@ def remember(root: pathlib.Path, name: str, all_of_them: list[mutants.Mutant], o
 def forget_changed(root: pathlib.Path) -> None:
     """What has changed since it was judged is not judged."""
     judged = {name: one for name, one in _judged(root).items() if one["source"] == _source(root, name)}
-    _keep(root, {"judged": judged, "left": [name for name in targets.core(root) if name not in judged]})
+    left = [name for name in targets.core(root) if name not in judged]
+    _keep(root, {"judged": judged, "left": left, "with_modules": targets.of_modules_only(root)})
 
 
 def _keep(root: pathlib.Path, results: dict[str, t.Any]) -> None:
@@ -86,7 +87,7 @@ def page(root: pathlib.Path) -> str:
         text.append(f"{_row('together', *sums)}\n")
     names = ", ".join(f"`{name}`" for name in left)
     text.append(f"Not judged yet, or changed since: {names}.\n\n" if left else "")
-    apart = ", ".join(f"`{name}`" for name in targets.of_modules_only(root))
+    apart = ", ".join(f"`{name}`" for name in _results(root).get("with_modules", []))
     text.append(f"Tested with their modules only, each in a process of its own, and not judged: {apart}.\n\n")
     text.append(_arguments(results, argued))
     return "".join(text).rstrip("\n") + "\n"
