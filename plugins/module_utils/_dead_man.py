@@ -152,7 +152,7 @@ class DeadMan:
     def _is_guarded(self, guard: str) -> bool:
         """By what systemd has loaded: that is what a start would run, whatever the unit's file says by now."""
         answer = self._systemd.show((self._unit,), ("ExecStartPre",)).get(self._unit, {})
-        return guard in answer.get("ExecStartPre", "").split()
+        return any(_can_refuse(command, guard) for command in answer.get("ExecStartPre", "").splitlines())
 
     def _unguarded(self, guard: str, before: Timer | None, check_mode: bool) -> DeadManResult:
         """A unit that somebody wrote by hand, or none at all. An earlier timer for it would start it just the same."""
@@ -231,3 +231,11 @@ class DeadMan:
             reason = f"{reason}, at {fires_at} (in {left:.0f} s)"
         run_id = timer.run_id if timer is not None else None
         return DeadManResult(verdict, f"{reason}.", self._timer, changed, failed, run_id, left, fires_at)
+
+
+def _can_refuse(command: str, guard: str) -> bool:
+    """One of a unit's commands, { path=… ; argv[]=PYTHON -I GUARD … ; ignore_errors=no ; … }: whether it runs the guard
+    itself, and whether the unit stays down where that says no. A command can name the guard and do neither."""
+    about, found, ignoring = command.rpartition(" ; ignore_errors=")
+    argv = about.partition("argv[]=")[2].split()
+    return bool(found) and ignoring.split()[:1] == ["no"] and argv[1:3] == ["-I", guard]

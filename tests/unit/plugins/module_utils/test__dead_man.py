@@ -175,10 +175,21 @@ def test_a_unit_that_runs_its_guard_gets_its_timer(manager: Manager, before: str
         {"LoadState": "loaded", "ExecStartPre": ""},
         {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace("sglang.pyz", "other.pyz")},
         {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace(GUARD, GUARD + ".staged")},
+        {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace("errors=no", "errors=yes")},
+        {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace("errors=no", "errors=yes") + f"\n{RUNS_ANOTHER}"},
+        {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace(" -I ", " /opt/site/notify.py --about ")},
+        {"LoadState": "loaded", "ExecStartPre": RUNS_GUARD.replace("/usr/bin/python3 -I", "/usr/bin/test -e")},
+        {
+            "LoadState": "loaded",
+            "ExecStartPre": RUNS_GUARD.replace("errors=no", "errors=yes").replace(UNIT, "x ; ignore_errors=no"),
+        },
+        {"LoadState": "loaded", "ExecStartPre": GUARD},
+        {"LoadState": "loaded", "ExecStartPre": f"argv[]=/usr/bin/python3 -I {GUARD}"},
     ],
 )
 def test_what_would_start_without_the_guard_is_not_started_unattended(manager: Manager, unit: dict[str, str]) -> None:
-    """A unit that somebody wrote by hand, one that is not there, and one of which systemd knows an older file."""
+    """A unit that somebody wrote by hand, one that is not there, one of which systemd knows an older file, one that
+    starts whatever its guard says, and one that only names it."""
     if unit:
         manager.loaded[UNIT] = {"ActiveState": "active", **unit}
     result = manager.timer().arm("run-1", 3600, guard=GUARD)
