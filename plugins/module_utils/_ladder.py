@@ -118,6 +118,7 @@ class _Run:
     def result(self) -> ReleaseResult:
         before = self._look()
         would_signal: tuple[tuple[int, str], ...] = ()
+        would_stop: tuple[str, ...] = ()
         orders: tuple[Order, ...] = ()
         survivors: tuple[Holder, ...] = ()
         try:
@@ -128,7 +129,8 @@ class _Run:
                 raise _Ended(*rules.quiet_verdict(before))
             if self._options.check_mode:
                 would_signal = self._rehearse(orders)
-                raise _Ended("would_release", rules.rehearsal_message(would_signal, orders))
+                would_stop = tuple(order.describe() for order in orders)
+                raise _Ended("would_release", rules.rehearsal_message(would_signal, would_stop))
             self._stop_through_managers(orders)
             self._climb()
             end = _Ended("survivors", self._survivor_message())
@@ -145,7 +147,7 @@ class _Run:
             signalled=tuple(self._signalled),
             would_signal=would_signal,
             stopped=tuple(self._stopped),
-            would_stop=tuple(order.describe() for order in orders) if self._options.check_mode else (),
+            would_stop=would_stop,
             survivors=survivors,
             respawned_by=respawned_by,
             stale_nodes=before.stale_nodes,

@@ -19,7 +19,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records imp
     PortOwner,
     StaleNode,
 )
-from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Order
 from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import shown
 from ansible_collections.cleanslate.gpu.plugins.module_utils._port_rulings import describe_owner, strangers
 
@@ -238,10 +237,10 @@ def _where(holder: Holder) -> str:
     return f" (in {holder.wchan})" if holder.wchan else ""
 
 
-def rehearsal_message(would_signal: t.Sequence[tuple[int, str]], orders: t.Sequence[Order]) -> str:
+def rehearsal_message(would_signal: t.Sequence[tuple[int, str]], would_stop: t.Sequence[str]) -> str:
     parts = []
-    if orders:
-        parts.append("stop " + "; ".join(order.describe() for order in orders))
+    if would_stop:
+        parts.append("stop " + "; ".join(would_stop))
     if would_signal:
         parts.append("signal " + ", ".join(f"PID {pid} with {name}" for pid, name in would_signal))
     return "Would " + (", then ".join(parts) or "only wait for the dying, and signal nobody")

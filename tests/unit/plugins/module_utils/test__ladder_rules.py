@@ -300,7 +300,7 @@ def test_what_a_rehearsal_says_it_would_do(
     orders: tuple[Order, ...], signals: tuple[tuple[int, str], ...], words: str
 ) -> None:
     """All that check mode tells a person before it is done."""
-    assert rehearsal_message(signals, orders) == words
+    assert rehearsal_message(signals, [order.describe() for order in orders]) == words
 
 
 @pytest.mark.parametrize(
