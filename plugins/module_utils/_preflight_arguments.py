@@ -44,6 +44,7 @@ _SLOW_CURE = (
 # What a library says that does not find the GPU which is hidden from it here.
 _WANTS_GPU = ("cuda", "gpu", "nvidia", "nvml", "device")
 _LONGEST = 300  # characters of one refusal; a list of choices can have fifty
+_MOST = 50  # refusals that are told
 
 Prober = t.Callable[[Context, Launch], CommandResult]
 
@@ -94,7 +95,8 @@ def ask_parser(context: Context, launch: Launch) -> CommandResult:
         question = json.dumps({"config": launch.config, "argv": list(launch.argv), "seconds": launch.parser_timeout})
         return runner([*launch.python, "-c", program, question], launch.parser_timeout)
     finally:
-        with contextlib.suppress(OSError):
+        # Whoever ran in there may have nested folders deeper than they can be taken away.
+        with contextlib.suppress(OSError, RecursionError):
             shutil.rmtree(folder)
 
 
@@ -123,21 +125,29 @@ def _environment(launch: Launch, account: Account | None, folder: str) -> dict[s
 
 
 def _answer_of(stdout: str) -> dict[str, t.Any] | None:
+    """What the program said; None where it said nothing, or what it never says: all of that environment can speak."""
     for line in reversed(stdout.splitlines()):
         if line.startswith(_sglang_parser_program.MARK):
             try:
                 found = json.loads(line[len(_sglang_parser_program.MARK) :])
-            except ValueError:
+            except (ValueError, RecursionError):
                 return None
-            return found if isinstance(found, dict) else None
+            return found if isinstance(found, dict) and _is_answer(found) else None
     return None
+
+
+def _is_answer(found: t.Mapping[str, t.Any]) -> bool:
+    if not all(isinstance(found.get(word, ""), str) for word in ("version", "error", "missing")):
+        return False
+    refused = [found.get(word) for word in ("config_refused", "arguments_refused")]
+    return "error" in found or all(isinstance(each, list) and {str} >= {*map(type, each)} for each in refused)
 
 
 def _of_import(name: str, shown: str, answer: t.Mapping[str, t.Any]) -> Check:
     said = _short(answer["error"])
     if not answer.get("imports") and any(word in said.lower() for word in _WANTS_GPU):
         return not_checked(name, f"SGLang cannot be imported while no GPU is shown to it ({said})")
-    which = f"SGLang {answer['version']}" if answer.get("version") else "SGLang"
+    which = f"SGLang {_short(answer['version'])}" if answer.get("version") else "SGLang"
     if str(answer.get("missing", "")).split(".", maxsplit=1)[0] == "sglang" and not answer.get("version"):
         return failed(name, [Fault(f"there is no SGLang in the environment of {shown} ({said})", _PYTHON_CURE)])
     fault = Fault(f"{which} cannot be imported by {shown}: {said}", _IMPORT_CURE.format(python=shown))
@@ -145,14 +155,14 @@ def _of_import(name: str, shown: str, answer: t.Mapping[str, t.Any]) -> Check:
 
 
 def _of_parser(name: str, answer: t.Mapping[str, t.Any]) -> Check:
-    which = f"SGLang {answer.get('version') or 'of an unknown version'}"
+    which = f"SGLang {_short(answer.get('version') or 'of an unknown version')}"
     faults = [
         Fault(f"{which} refuses in its config file, with exit code 1: {_short(said)}", _CONFIG_CURE)
-        for said in answer.get("config_refused", ())
+        for said in answer["config_refused"][:_MOST]
     ]
     faults += [
         Fault(f"{which} refuses, with exit code 2: {_short(said)}", _PROFILE_CURE)
-        for said in answer.get("arguments_refused", ())
+        for said in answer["arguments_refused"][:_MOST]
     ]
     if faults:
         return failed(name, faults)
@@ -160,5 +170,6 @@ def _of_parser(name: str, answer: t.Mapping[str, t.Any]) -> Check:
 
 
 def _short(said: t.Any) -> str:
-    text = redact(" ".join(str(said).split()))
+    text = " ".join(str(said).split()).encode("utf-8", "replace").decode()  # JSON can carry what no UTF-8 can
+    text = redact(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

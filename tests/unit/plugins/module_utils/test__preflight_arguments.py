@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import sys
 import typing as t
 
@@ -211,6 +212,9 @@ def test_it_has_a_deadline(world: LaunchWorld) -> None:
     assert "did not answer within 1 s" in found.detail
 
 
+GOOD: dict[str, t.Any] = {"version": "1", "config_refused": [], "arguments_refused": []}
+
+
 def answered(stdout: str, **changes: t.Any) -> t.Callable[[Context, Launch], CommandResult]:
     values = {"exit_code": 0, "stdout": stdout, "stderr": "", **changes}
     return lambda context, launch: CommandResult((), seconds=0.0, **values)
@@ -221,7 +225,11 @@ def answered(stdout: str, **changes: t.Any) -> t.Callable[[Context, Launch], Com
     [
         ("noise\n", {"exit_code": 1, "stderr": "bad --api-key=hunter2hunter2\n"}, "answered: bad --api-key=********"),
         (f"{MARK}{{\n", {}, "answered: it printed nothing"),
-        (f'{MARK}{{"version": "1", "config_refused": ["api_key: abcdefgh"]}}', {}, "api_key: ********"),
+        (
+            f'{MARK}{{"version": "1", "config_refused": ["api_key: abcdefgh"], "arguments_refused": []}}',
+            {},
+            "api_key: ********",
+        ),
     ],
 )
 def test_odd_answers_and_no_secrets(stdout: str, changes: dict[str, t.Any], words: str, world: LaunchWorld) -> None:
@@ -231,8 +239,68 @@ def test_odd_answers_and_no_secrets(stdout: str, changes: dict[str, t.Any], word
 
 
 def test_a_long_list_of_choices_is_cut(world: LaunchWorld) -> None:
-    said = json.dumps({"version": "1", "arguments_refused": ["x" * 5000]})
+    said = json.dumps({**GOOD, "arguments_refused": ["x" * 5000]})
     assert len(arguments(world.context(), probe=answered(MARK + said)).detail) < 400
+
+
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(DEEP, id="deep"),
+        pytest.param(f'{{"version": "1", "config_refused": {DEEP}', id="deep inside"),
+        "[]",
+        "5",
+        "null",
+        "{}",
+        '{"version": "1"}',
+        *(
+            json.dumps({**about, word: value})
+            for about, words in ((GOOD, tuple(GOOD)), ({"error": "x"}, ("error", "version", "missing")))
+            for word in words
+            for value in (5, None, True, {"a": 1}, [5], [["x"]], [None])
+        ),
+        '{"version": "1", "config_refused": [], "arguments_refused": "refused"}',
+    ],
+)
+def test_an_answer_that_the_program_never_gives_is_no_pass_and_no_crash(said: str, world: LaunchWorld) -> None:
+    """The environment belongs to the server's user: whatever it says, the preflight refuses with a sentence."""
+    assert arguments(world.context(), probe=answered(MARK + json.dumps(GOOD))).ok is True
+    found = arguments(world.context(), probe=answered(MARK + said))
+    assert found.ok is False
+    assert "ended with exit code 0 before SGLang's parser answered" in found.detail
+
+
+def test_what_is_told_of_an_answer_is_bounded_and_can_be_written_down(world: LaunchWorld) -> None:
+    for about in (
+        {**GOOD, "version": "\ud800" * 5000, "config_refused": ["\udfff" * 5000] * 10_000},
+        {"error": "\ud800" * 5000, "version": "1" * 5000},
+    ):
+        found = arguments(world.context(), probe=answered(MARK + json.dumps(about)))
+        assert found.ok is False
+        assert len(found.detail.encode()) < 100_000
+
+
+def test_a_folder_that_cannot_be_taken_away_does_not_end_the_preflight(
+    world: LaunchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders can be nested so deep that removing them runs out of stack."""
+
+    site, remove, left = write_sglang(world.folder), shutil.rmtree, []
+
+    def too_deep(folder: str) -> None:
+        left.append(folder)
+        raise RecursionError
+
+    monkeypatch.setattr(shutil, "rmtree", too_deep)
+    found = ask(world, "model-path: /m\n", site=site)
+    monkeypatch.undo()
+    for folder in left:
+        remove(folder)
+    assert found.ok is True
+    assert left
 
 
 def test_what_is_not_asked(world: LaunchWorld) -> None:

@@ -29,6 +29,9 @@ def world(tmp_path: pathlib.Path) -> LaunchWorld:
     return LaunchWorld(tmp_path)
 
 
+WELL: dict[str, t.Any] = {"version": "", "config_refused": [], "arguments_refused": []}
+
+
 def said(
     world: LaunchWorld, answer: t.Any = None, python: tuple[str, ...] = ("/opt/python",), **fields: t.Any
 ) -> Check:
@@ -64,7 +67,7 @@ def test_the_last_line_is_quoted_where_there_was_no_answer(world: LaunchWorld, s
     assert found.detail == f"/opt/python ended with exit code 7 before SGLang's parser answered: {last}"
 
 
-@pytest.mark.parametrize(("answer", "told"), [("[", False), ("3", False), ('{"version": "1"}', True)])
+@pytest.mark.parametrize(("answer", "told"), [("[", False), ("3", False), (json.dumps(WELL), True)])
 def test_an_answer_that_is_none(world: LaunchWorld, answer: str, told: bool) -> None:
     found = said(world, stdout=f"{MARK}{answer}\n")
     assert found.ok is told
@@ -94,14 +97,14 @@ def test_an_answer_that_is_none(world: LaunchWorld, answer: str, told: bool) -> 
         ({"error": "no module"}, False, "SGLang cannot be imported by /opt/python: no module"),
         ({"error": "No CUDA GPUs are available"}, None, "SGLang cannot be imported while no GPU is shown to it (No"),
         ({"error": "no cuda", "imports": True}, False, "SGLang cannot be imported by /opt/python: no cuda"),
-        ({"version": "1.2"}, True, "the parser of SGLang 1.2 takes all of them"),
-        ({}, True, "the parser of SGLang of an unknown version takes all of them"),
+        ({**WELL, "version": "1.2"}, True, "the parser of SGLang 1.2 takes all of them"),
+        (WELL, True, "the parser of SGLang of an unknown version takes all of them"),
         (
-            {"version": "1.2", "config_refused": ["a"]},
+            {**WELL, "version": "1.2", "config_refused": ["a"]},
             False,
             "SGLang 1.2 refuses in its config file, with exit code 1: a",
         ),
-        ({"version": "1.2", "arguments_refused": ["b"]}, False, "SGLang 1.2 refuses, with exit code 2: b"),
+        ({**WELL, "version": "1.2", "arguments_refused": ["b"]}, False, "SGLang 1.2 refuses, with exit code 2: b"),
     ],
 )
 def test_what_the_answer_means(world: LaunchWorld, answer: dict[str, t.Any], ok: bool | None, words: str) -> None:
@@ -111,7 +114,7 @@ def test_what_the_answer_means(world: LaunchWorld, answer: dict[str, t.Any], ok:
 
 @pytest.mark.parametrize(("length", "quoted"), [(299, "x" * 299), (300, "x" * 300), (301, "x" * 300 + " …")])
 def test_a_long_refusal_is_cut(world: LaunchWorld, length: int, quoted: str) -> None:
-    found = said(world, {"version": "1", "arguments_refused": ["x" * length]})
+    found = said(world, {**WELL, "version": "1", "arguments_refused": ["x" * length]})
     assert found.detail == f"SGLang 1 refuses, with exit code 2: {quoted}"
 
 
