@@ -147,11 +147,14 @@ def lost(scene: Scene, part: Part) -> None:
     else:
         assert entry["server"] == "new"
         assert gone in part.warned
-    # The lease is where the GPU host is, and given back unless that is lost.
+    # The lease is where the GPU host is, and given back unless that is lost, or what was lost may still be at work.
     leased_on = part.gpu_host.name if part.gpu_host is not None else part.node.name
-    if entry["lease"] and gone == leased_on:
+    at_work = entry["task"].startswith(("Stop sglang.service", "End who holds"))
+    if entry["lease"] and (gone == leased_on or at_work):
         assert [lease["run_id"] for lease in left.standing] == [scene.run_id]
-        told = f"could not be given back and stands for up to {TTL} s: end it with unlock.yml -e unlock_run_id="
+        kept = "is kept, since what this run began on" if at_work else "could not be given back and stands"
+        assert kept in (part.said or part.warned), part.said
+        told = f"stands for up to {TTL} s: end it with unlock.yml -e unlock_run_id="
         assert f"{told}{scene.run_id}" in (part.said or part.warned), part.said
     else:
         assert left.standing == []
