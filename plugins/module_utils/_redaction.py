@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils._text_table import printable
 
 MASK = "********"
+MOST_OF_A_COMMAND_LINE = 4096  # characters: any user can start a process that has 128 KiB and more
 
 # What the name of a secret ends in. Singular on purpose: max_tokens and num-draft-tokens are numbers.
 _WORD = (
@@ -27,35 +28,80 @@ _NAME_OF_VARIABLE = (
     r"(?:[A-Za-z0-9]{1,40}[-_.]){0,10}(?:[A-Za-z0-9]{0,40}passw(?:or)?d|(?:ssh)?pass|passcode|pw|dsn)"
     r"|(?:[A-Za-z0-9]{1,40}[-_.]){1,10}pwd"
 )
-_QUOTE = r"\\*[\"']"  # also as it stands in JSON within JSON
+# Every rule takes time in proportion to the text, whatever any user of the machine put there: what repeats is bounded,
+# or stays on its line, or is masked away together with what it ran across.
+_QUOTE = r"\\{0,15}[\"']"  # also as it stands in JSON within JSON
 # A quote within it has a backslash more before it than the one at its begin, or stands twice, as YAML writes it.
-_QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\*[\"'])(?:(?!(?P=q)).|(?<=\\)(?P=q)|(?P=q)(?P=q))*(?P=q))"
-_BARE = r"[^\s,;&\"'{}()\[\]]+"
-_EMPTY = r"(?!(?:None|null|true|false|True|False|~)\b)"
+_QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\{0,15}[\"'])(?:(?!(?P=q)).|(?<=\\)(?P=q)|(?P=q)(?P=q))*(?P=q))"
+# Cut off before its end, as the last line that was read: what is there is the beginning of a secret.
+_UNCLOSED = rf"{_QUOTE}(?![\s,;:)\]}}\"'\\]|\Z)[^\n]+"
+_NEXT = r"[A-Za-z_][\w.-]{0,60}(?:=(?![=\s]|\Z)|[ \t]?:(?=[\s\"']))"  # the name of the next value
+# A comma or a bracket is the end of it, unless the same word goes on after it.
+_BARE = rf"(?:[^\s,;&\"'{{}}()\[\]]|[,{{}}()\[\]]{{1,4}}(?=[\w+/~$%@^-])(?!{_NEXT}))+"
+_LIST = r"\[[^\]\n]*(?:\]|(?=\n)|\Z)"
+_EMPTY = r"(?!(?:None|null|true|false|True|False|~)(?:[\s,;&)\]}>]|\\{0,15}[\"']|\.(?:\s|\Z)|\Z))"
+# Several of them; but tokens are mostly counted, and secrets and credentials listed by name.
+_NAMES = rf"{_NAME}(?:(?<!token)(?<!secret)(?<!credential)(?<!credentials)s)?"
+# What argparse takes for an option that holds a secret of the server. A title or a script is not read as closely.
+_ABBREVIATED = r"(?:api-(?:k(?:ey?)?)?|admin-(?:a(?:p(?:i(?:-(?:k(?:ey?)?)?)?)?)?)?|ssl-keyfile-(?:p[a-z]{0,7})?)"
+_SECRET_OPTIONS = {"api-key": "api", "admin-api-key": "ad", "ssl-keyfile-password": "ssl-keyfile-"}  # and the shortest
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # ['--api-key', 'x'] as a list of arguments is printed
-    (re.compile(rf"(?i)(?P<a>{_QUOTE}--?{_NAME}{_QUOTE}\s*,\s*){_QUOTED}"), rf"\g<a>{MASK}"),
+    (re.compile(rf"(?i)(?P<a>{_QUOTE}--?{_NAME}{_QUOTE}\s*,\s*)(?:{_QUOTED}|{_UNCLOSED})"), rf"\g<a>{MASK}"),
+    # ('api_key', 'x') as a pair is printed
+    (
+        re.compile(
+            rf"(?i)(?P<a>\(\s*{_QUOTE}(?:{_NAMES}|(?:proxy-)?authorization|(?:set-)?cookie){_QUOTE}\s*,\s*)"
+            rf"{_QUOTED}(?=\s*\))"
+        ),
+        rf"\g<a>{MASK}",
+    ),
     # --api-key x, --api-key=x
-    (re.compile(rf"(?i)(?P<a>(?<![\w-])--?{_NAME}(?:=|\s+))(?:{_QUOTED}|[^\s\"']+)"), rf"\g<a>{MASK}"),
+    (
+        re.compile(
+            rf"(?i)(?P<a>(?<![\w-])--?(?:{_NAME}|(?<=--){_ABBREVIATED})(?:=|\s+))(?:{_QUOTED}|{_UNCLOSED}|[^\s\"']+)"
+        ),
+        rf"\g<a>{MASK}",
+    ),
+    # curl -u name:x
+    (
+        re.compile(
+            r"(?P<a>\bcurl\b[^\n|;]{0,200}?\s(?:-u|-U|--user|--proxy-user)[= \t]*)"
+            r"(?:\"[^\"\n:]{0,64}:[^\"\n]+\"?|'[^'\n:]{0,64}:[^'\n]+'?|[^\s:\"']{0,64}:[^\s\"']+)"
+        ),
+        rf"\g<a>{MASK}",
+    ),
+    # Cookie: session=x
+    (
+        re.compile(
+            rf"(?i)(?P<a>(?<![\w-])(?:set-)?cookie(?:{_QUOTE})?[ \t]*:[ \t]*)"
+            rf"(?:{_QUOTED}|{_UNCLOSED}|(?!\*{{8}})[^\s\"'][^\n\"']*)"
+        ),
+        rf"\g<a>{MASK}",
+    ),
     # Authorization: Bearer x, also on its own
     (re.compile(r"(?i)(?P<a>\b(?:bearer|basic)\s+)(?!\*)[A-Za-z0-9._~+/=-]{4,}"), rf"\g<a>{MASK}"),
     (
         re.compile(
-            rf"(?i)(?P<a>\b(?:proxy-)?authorization{_QUOTE}?\s*[:=]\s*(?:{_QUOTE})?)(?!bearer\s|basic\s)[^\s\"',;]+"
+            rf"(?i)(?P<a>\b(?:proxy-)?authorization(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?)(?!(?:[\w-]{{1,40}}\s+)?\*{{8}})"
+            r"[^\s\"',;]+(?:[ \t]+[^\s\"',;]+)?"
         ),
         rf"\g<a>{MASK}",
     ),
     # a line of YAML: the whole value, blanks and all
     (
-        re.compile(rf"(?im)(?P<a>^\s*(?:-\s+)?{_NAME}:[ \t]+){_EMPTY}(?![\"'{{\[|>&!*\s])[^\n,{{}}]*[^\n,{{}}\s]"),
+        re.compile(
+            rf"(?im)(?P<a>^[ \t]*(?:-[ \t]+)?{_NAME}:[ \t]+){_EMPTY}(?![\"'{{\[|>*\s])"
+            rf"(?:(?!,[ \t]*[\"']?[\w.-]{{1,60}}[\"']?[ \t]*[:=])[^\n])+(?<!\s)"
+        ),
         rf"\g<a>{MASK}",
     ),
     # api_key='x', "api_key": "x", api-key: x, ?token=x; but "#cached-token: 4096" counts tokens
     (
         re.compile(
-            rf"(?i)(?P<a>(?<![\w#.-]){_NAME}(?:{_QUOTE})?\s*(?:=|:)\s*){_EMPTY}"
-            rf"(?:{_QUOTED}|\[[^\]\n]*\]|{_BARE})"
+            rf"(?i)(?P<a>(?<![\w#.-]){_NAMES}(?:{_QUOTE})?\s*(?:=|:)\s*){_EMPTY}"
+            rf"(?:{_QUOTED}|{_UNCLOSED}|{_LIST}|{_BARE})"
         ),
         rf"\g<a>{MASK}",
     ),
@@ -63,7 +109,15 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             rf"(?P<a>\b(?:[A-Z0-9_]*(?:KEY|SECRET|PASS|PASSWORD|PASSCODE|CREDENTIALS|_PWD)|(?:[A-Z0-9_]*_)?(?:PW|DSN))"
-            rf"(?:{_QUOTE})?[=:]\s*)(?:{_QUOTED}|{_BARE})"
+            rf"(?:{_QUOTE})?[=:]\s*)(?:{_QUOTED}|{_UNCLOSED}|{_BARE})"
+        ),
+        rf"\g<a>{MASK}",
+    ),
+    # HF_TOKENS=x,y; but MAX_TOKENS=4096
+    (
+        re.compile(
+            rf"(?P<a>\b[A-Z0-9_]{{1,60}}_TOKENS(?:{_QUOTE})?[=:]\s*){_EMPTY}(?!(?:{_QUOTE})?[\d.]+(?![\w.]))"
+            rf"(?:{_QUOTED}|{_UNCLOSED}|{_LIST}|{_BARE})"
         ),
         rf"\g<a>{MASK}",
     ),
@@ -87,14 +141,58 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _OPTION = re.compile(rf"(?i)^--?{_NAME}\Z")
 _SECRET_NAME = re.compile(rf"(?i){_NAME}|{_NAME_OF_VARIABLE}")
-_ASSIGNED = re.compile(rf"(?is)^(--?{_NAME}=|{_NAME}=).+\Z")
+_ASSIGNED = re.compile(rf"(?is)^(--?{_NAMES}=|{_NAMES}=).+\Z")
+
+
+# A key of YAML, or of JSON on lines of its own, and what its line holds of its value.
+_KEY = re.compile(rf"(?im)^(?P<indent>[ \t]*(?:-[ \t]+)*)[\"']?{_NAMES}[\"']?[ \t]*:(?P<value>(?:[ \t][^\n]*)?)\r?$")
+_GOES_ON = re.compile(
+    r"(?:[&!]\S*[ \t]+){0,3}(?:[|>][-+0-9]{0,2}[ \t]*(?:#.*)?|\[[^\]]*|(?P<q>[\"'])(?:(?!(?P=q)).)*)\Z"
+)
+_MAPPING = re.compile(r"[ \t]*(?:-[ \t]+)*[\"']?[\w.-]+[\"']?[ \t]*:(?:\s|\Z)")
+_ITEM = re.compile(r"[ \t]*-[ \t]")
 
 
 def redact(text: str) -> str:
     """Mask every secret in a piece of text. Redacting twice changes nothing."""
+    text = _without_blocks(text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _without_blocks(text: str) -> str:
+    """Mask the values that go on in lines of their own: a block after | or >, a list, a quote that is not closed."""
+    shown, done = [], 0
+    key = _KEY.search(text)
+    while key is not None:
+        value = key["value"].strip()
+        end = _end_of_block(text, key, bool(value)) if not value or _GOES_ON.match(value) else None
+        if end is not None:
+            shown += [text[done : key.start("value")], f" {MASK}"]
+            done = end
+        key = _KEY.search(text, end if end is not None else key.end())
+    return "".join([*shown, text[done:]])
+
+
+def _end_of_block(text: str, key: re.Match[str], begun: bool) -> int | None:
+    """Where the lines end that stand deeper than their key; None where there are none, or where they are a mapping."""
+    column, items, end = len(key["indent"]), False, None
+    at = text.find("\n", key.end()) + 1
+    while at:
+        after = text.find("\n", at)
+        line = text[at : after if after >= 0 else len(text)]
+        if line.strip():
+            if end is None and not begun:
+                if _MAPPING.match(line):
+                    return None
+                items = bool(_ITEM.match(line))
+            depth = len(line) - len(line.lstrip())
+            if depth < column or (depth == column and not (items and _ITEM.match(line))):
+                break
+            end = at + len(line)
+        at = after + 1
+    return end
 
 
 def names_a_secret(name: str) -> bool:
@@ -111,21 +209,48 @@ def secret_in_variable(name: str, value: str) -> str | None:
     return None
 
 
-def redact_argv(argv: t.Sequence[str]) -> str:
-    """A command line as one line of text, quoted for a shell, with secrets masked."""
+def redact_argv(argv: t.Sequence[str], most: int = MOST_OF_A_COMMAND_LINE) -> str:
+    """A command line as one line of text, quoted for a shell, with secrets masked. What is above most is left out."""
     shown = []
-    expect_secret = False
-    for argument in argv:
-        assigned = _ASSIGNED.match(argument)
-        if expect_secret:
+    option = ""  # the one before, where its value is a secret
+    kept, left_out = _first(argv, most)
+    for argument in kept:
+        assigned = _ASSIGNED.match(argument) or _abbreviates(argument, "=")
+        if option and (_OPTION.match(option) or not argument.startswith("-")):
             shown.append(MASK)
-        elif assigned:
-            shown.append(assigned.group(1) + MASK)
-        else:
-            shown.append(redact(argument))
-        expect_secret = not expect_secret and bool(_OPTION.match(argument))
-    if len(shown) == 1:  # a title that the process gave itself
+            option = ""
+            continue
+        shown.append(assigned.group(1) + MASK if assigned else redact(argument))
+        option = argument if _OPTION.match(argument) or _abbreviates(argument, r"\Z") else ""
+    if len(shown) == 1 and len(argv) == 1:  # a title that the process gave itself
         line = shown[0]
     else:
         line = " ".join(part if part and re.match(r"^[\w@%+=:,./*-]+\Z", part) else shlex.quote(part) for part in shown)
-    return printable(redact(line).replace("\n", "\\n").replace("\r", "\\r"))
+    line = printable(redact(line).replace("\n", "\\n").replace("\r", "\\r"))
+    return f"{line} [{left_out} more characters]".lstrip() if left_out else line
+
+
+def _abbreviates(argument: str, end: str) -> re.Match[str] | None:
+    """--api-k x or --api-k=x, which argparse takes for --api-key. Its first group is what is before the value."""
+    found = re.match(rf"(--([a-z][a-z-]{{0,30}}){end})", argument)
+    fits = found is not None and any(
+        option.startswith(found.group(2)) and found.group(2).startswith(shortest)
+        for option, shortest in _SECRET_OPTIONS.items()
+    )
+    return found if fits else None
+
+
+def _first(argv: t.Sequence[str], most: int) -> tuple[list[str], int]:
+    """The arguments that fit into so many characters, and how many characters do not. Only a blank is cut at: half a
+    secret has no shape that would be known."""
+    kept, left = [], most
+    for argument in argv:
+        if len(argument) > left:
+            blank = re.match(r"(?s).*\s", argument[:left])
+            kept.append(argument[: blank.end()].rstrip() if blank else "")
+            break
+        kept.append(argument)
+        left -= len(argument)
+    if kept and not kept[-1] and len(kept[-1]) != len(argv[len(kept) - 1]):
+        kept.pop()
+    return kept, sum(map(len, argv)) - sum(map(len, kept))
