@@ -25,6 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
 from ansible_collections.cleanslate.gpu.plugins.module_utils._redaction import redact
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_record_file import RecordError, failure, opened
 from ansible_collections.cleanslate.gpu.plugins.module_utils._run_records import moment
+from ansible_collections.cleanslate.gpu.plugins.module_utils._scan_deadline import collect
 
 FOLDER = "evidence"
 INDEX = "index.json"
@@ -34,6 +35,8 @@ MOST_BYTES = 1 << 40
 _RUN_ID = re.compile(r"[A-Za-z0-9_.:@+][A-Za-z0-9_.:@+-]{0,99}\Z")
 _MOST_OF_ONE_RUN = 99
 _LONGEST_REASON = 200  # characters of one part's error in the sentence; all of it stands in the index
+_AT_ONCE = 1 << 16  # characters whose secrets are masked here and now; more of them in a child that can be ended
+_MASKING = 2.0  # seconds that masking gets where a part used up its own: what it brought is not thrown away for that
 _CUT = "\n[... cut here: the limit of the evidence folder was reached ...]\n"
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_DIRECTORY
 
@@ -196,8 +199,11 @@ def _take(part: Part, seconds: float, files: _Files, clock: Clock) -> Entry:
         return Entry(part.name, None, redact(found.skipped), round(clock.monotonic() - began, 3))
     errors = [redact(found.error)] if found.error else []
     written, size, cut = [], 0, False
-    for piece in found.pieces:
-        took, short, problem = files.write(piece)
+    left = max(_MASKING, seconds - (clock.monotonic() - began))
+    masked, late = _masked([piece.text for piece in found.pieces], left, clock)
+    errors += [f"{piece.file} was left out: {late}" for piece in found.pieces[len(masked) :]]
+    for piece, text in zip(found.pieces, masked):
+        took, short, problem = files.write(dataclasses.replace(piece, text=text))
         if problem:
             errors.append(problem)
         else:
@@ -205,6 +211,16 @@ def _take(part: Part, seconds: float, files: _Files, clock: Clock) -> Entry:
             size, cut = size + took, cut or short
     took_seconds = round(clock.monotonic() - began, 3)
     return Entry(part.name, not errors, "; ".join(errors), took_seconds, tuple(written), size, cut)
+
+
+def _masked(texts: t.Sequence[str], seconds: float, clock: Clock) -> tuple[list[str], str]:
+    """The texts without their secrets, as many as there was time for, and why it is not all of them."""
+    if sum(map(len, texts)) <= _AT_ONCE:
+        return [redact(text) for text in texts], ""
+    end = clock.monotonic() + seconds
+    found = collect(lambda dummy: map(redact, texts), deadline=end, stall=seconds, clock=clock)
+    late = f"its secrets were not masked within {seconds:.1f} s, and unmasked it is not kept"
+    return list(found.items), "" if found.finished else found.error or late
 
 
 class _Files:
@@ -216,8 +232,8 @@ class _Files:
         self._left = limit - (SMALLEST_BYTES >> 2)  # for the index
 
     def write(self, piece: Piece) -> tuple[int, bool, str]:
-        """How many bytes, whether it was cut, and what went wrong."""
-        data = redact(piece.text).encode("utf-8", "backslashreplace")
+        """How many bytes, whether it was cut, and what went wrong. The piece's secrets are masked already."""
+        data = piece.text.encode("utf-8", "backslashreplace")
         cut = len(data) > self._left
         if cut:
             room = self._left - len(_CUT)

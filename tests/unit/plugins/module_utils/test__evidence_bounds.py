@@ -10,11 +10,13 @@ import json
 import os
 import pathlib
 import shutil
+import time
 import typing as t
 
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _evidence
+from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._evidence import (
     Evidence,
     Found,
@@ -212,3 +214,45 @@ class TestFolders:
         monkeypatch.setattr(_evidence.shutil, "rmtree", stubborn)
         assert take(tmp_path / "log", keep=1).pruned == ("b", "c")
         assert "a" in os.listdir(base)
+
+
+def test_what_takes_too_long_to_mask_is_left_out_and_said(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(text: str) -> str:
+        if "slow" in text:
+            time.sleep(5)
+        return text.replace("secret", "masked")
+
+    monkeypatch.setattr(_evidence, "redact", slow)
+    monkeypatch.setattr(_evidence, "_MASKING", 0.3)
+    fill = "x" * (1 << 17)
+    pieces = (Piece("a.txt", f"secret {fill}"), Piece("b.txt", f"slow secret {fill}"), Piece("c.txt", "secret"))
+    began = time.monotonic()
+    parts = [Part("log", "the log", 0.2, lambda dummy: Found(pieces)), part("next", Piece("d.txt", "secret"))]
+    found = take_evidence(request(tmp_path), parts, SystemClock())
+    assert time.monotonic() - began < 3
+    log, following = found.parts
+    assert log.error == "; ".join(
+        f"{name} was left out: its secrets were not masked within 0.3 s, and unmasked it is not kept"
+        for name in ("b.txt", "c.txt")
+    )
+    assert (log.ok, log.files, following.ok) == (False, ("a.txt",), True)
+    folder = pathlib.Path(found.path or "")
+    assert sorted(file.name for file in folder.iterdir()) == ["a.txt", "d.txt", "index.json"]
+    assert "secret" not in "".join((folder / name).read_text() for name in ("a.txt", "d.txt"))
+
+
+def test_what_a_part_brought_is_masked_even_when_its_time_is_used_up(tmp_path: pathlib.Path) -> None:
+    clock = Clock()
+    text = "api_key=hidden\n" + "x\n" * (1 << 16)
+
+    def last_moment(seconds: float) -> Found:
+        clock.sleep(seconds)
+        return Found((Piece("a.txt", text),))
+
+    found = take(tmp_path, Part("log", "the log", 10, last_moment), clock=clock)
+    assert found.parts[0].ok, found.parts
+    kept = (pathlib.Path(found.path or "") / "a.txt").read_text()
+    assert "hidden" not in kept
+    assert len(kept) > len(text) - 20
