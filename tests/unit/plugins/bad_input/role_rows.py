@@ -22,6 +22,7 @@ VALID: dict[str, t.Any] = {
     "drift_schedule_inventory": ["/etc/ansible/hosts"],
     "drift_schedule_ansible_playbook": "/usr/bin/ansible-playbook",
     "drift_schedule_directory": "/root",
+    "drift_schedule_log_file": "/etc/cleanslate-drift.log",
 }
 
 
@@ -92,6 +93,13 @@ ROWS: tuple[tuple[str, dict[str, t.Any], str], ...] = (
     ("drift_schedule", {"drift_schedule_arguments": ["-e", "api_key=x"]}, "api_key looks like a secret"),
     ("drift_schedule", {"drift_schedule_webhook": "file:///etc/shadow"}, "http"),
     ("drift_schedule", {"drift_schedule_log_file": "/var/log/a\nExecStart=/bin/sh"}, "newline"),
+    ("drift_schedule", {"drift_schedule_log_file": "drift.log"}, "not written as an absolute path"),
+    ("drift_schedule", {"drift_schedule_log_file": "/etc/../tmp/drift.log"}, "not written as an absolute path"),
+    ("drift_schedule", {"drift_schedule_log_file": "/etc//drift.log"}, "not written as an absolute path"),
+    ("drift_schedule", {"drift_schedule_log_file": "/tmp/drift.log"}, "/tmp may be written to by others (mode 1777)"),
+    ("drift_schedule", {"drift_schedule_log_file": "/proc/self/drift.log"}, "/proc/self is a link"),
+    ("drift_schedule", {"drift_schedule_log_file": "/etc"}, "/etc is no regular file"),
+    ("drift_schedule", {"drift_schedule_log_file": "/etc/none-of-it/drift.log"}, "/etc/none-of-it does not exist"),
     ("drift_schedule", {"drift_schedule_environment": {"A": "x\ny"}}, "the value of A contains a newline"),
     ("sglang_server", {"gpu_idle_expected_uuids": UUID}, "list"),
     ("sglang_server", {"sglang_server_unit": "../sglang.service"}, "../sglang.service"),

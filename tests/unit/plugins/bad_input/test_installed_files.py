@@ -28,6 +28,7 @@ BY_ROLES = {
     "/etc/systemd/system/cleanslate-drift.service": ("drift_schedule", "present", "drift_schedule_unit_dir"),
     "/etc/systemd/system/cleanslate-drift.timer": ("drift_schedule", "present", "drift_schedule_unit_dir"),
     "/usr/local/lib/cleanslate/report_run.py": ("drift_schedule", "present", "__drift_schedule_program"),
+    "drift_schedule_log_file": ("drift_schedule", "present", "drift_schedule_log_file"),
     "/etc/cleanslate/cleanslate-drift.webhook": ("drift_schedule", "present", "__drift_schedule_secret"),
 }
 LOG_FOLDER = "/var/log/sglang/"
@@ -122,7 +123,12 @@ def test_what_the_core_writes(tmp_path: pathlib.Path, umask: int) -> None:
 
 
 def test_no_secret_is_for_everybody() -> None:
-    for path in ("/etc/sglang/NAME.yaml", "/var/log/sglang/NAME.log", "/etc/cleanslate/cleanslate-drift.webhook"):
+    for path in (
+        "/etc/sglang/NAME.yaml",
+        "/var/log/sglang/NAME.log",
+        "drift_schedule_log_file",
+        "/etc/cleanslate/cleanslate-drift.webhook",
+    ):
         assert documented()[path][1] == "0600"
 
 

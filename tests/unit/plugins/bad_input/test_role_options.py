@@ -24,6 +24,7 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.bad_input.role_rows i
 ROLES = pathlib.Path(__file__).resolve().parents[4] / "roles"
 NAMES = sorted(path.name for path in ROLES.iterdir() if path.is_dir())
 LONG = 500
+BOBS = "a-folder-of-bobs"
 
 # drift's policy is about the unit of sglang_server, whose variables then are every later host's too: a play of its own.
 PLAY = """\
@@ -143,6 +144,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         given = {name: value for name, value in {**VALID, **changes}.items() if value is not None}
         hosts[f"{role}_row{number}"] = {**given, "role_under_test": role}
     hosts |= {f"{role}_valid": {**VALID, "role_under_test": role} for role in NAMES}
+    bobs = folder / BOBS
+    bobs.mkdir()
+    if os.geteuid() == 0:
+        os.chown(bobs, 4711, 4711)
+    hosts["drift_schedule_bobs"] = {
+        **VALID,
+        "role_under_test": "drift_schedule",
+        "drift_schedule_log_file": str(bobs / "drift.log"),
+    }
     for variables in hosts.values():
         variables["ansible_python_interpreter"] = sys.executable
     (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
@@ -181,6 +191,11 @@ def test_what_cannot_be_meant_is_refused(told: dict[str, str], number: int) -> N
     name = next(iter(changes))
     # A profile is named by itself.
     assert name in sentence or "profile" in sentence or "the value of A" in sentence, sentence[:600]
+
+
+def test_a_log_in_a_folder_of_somebody_else_is_refused(told: dict[str, str]) -> None:
+    """Its owner could put a link there, and root would append to what it leads to."""
+    assert f"/{BOBS} belongs to uid " in told["drift_schedule_bobs"]
 
 
 def test_every_role_has_rows() -> None:
