@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _config_drift
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._config_drift import Difference, NotUnderstood
+from ansible_collections.cleanslate.gpu.plugins.module_utils._small_file import read_small
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
 
 PROPERTIES = (
@@ -104,8 +105,7 @@ class Look:
 
     def _compare(self, path: str, differences: t.Callable[[str | None], list[Difference]]) -> None:
         try:
-            with open(path, encoding="utf-8", errors="replace") as handle:
-                text: str | None = handle.read()
+            text: str | None = read_small(path)[0].decode("utf-8", errors="replace")
         except FileNotFoundError:
             text = None
         except OSError as error:

@@ -21,6 +21,7 @@ import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._file_errors import told
 from ansible_collections.cleanslate.gpu.plugins.module_utils._server_log_mode import LOG_MODE
+from ansible_collections.cleanslate.gpu.plugins.module_utils._small_file import MOST_BYTES, read_small
 
 STAGED = ".staged"
 PREVIOUS = ".previous"
@@ -77,8 +78,7 @@ def _wrong(doing: str, path: str, exc: OSError) -> UnitFileError:
 
 def _read(path: str) -> bytes | None:
     try:
-        with open(path, "rb") as handle:
-            return handle.read()
+        return read_small(path)[0]
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -109,6 +109,8 @@ def differing(files: t.Sequence[UnitFile]) -> tuple[FileChange, ...]:
 
 def _write(wanted: UnitFile, path: str) -> None:
     folder, name = os.path.split(path)
+    if len(wanted.content) > MOST_BYTES:
+        raise UnitFileError(f"{path} would have {len(wanted.content)} bytes, and more than {MOST_BYTES} are never read")
     try:
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
     except OSError as exc:
@@ -296,10 +298,10 @@ def unproved(paths: t.Sequence[str]) -> tuple[str, ...]:
 
 
 def prove(paths: t.Sequence[str]) -> tuple[str, ...]:
-    """Keep what is live as PATH.proved. Returns the paths for which that was something else before."""
+    """Keep a copy of what is live as PATH.proved. Returns the paths for which that was something else before."""
     done = unproved(paths)
     for path in done:
-        _link(path, path + PROVED)
+        _copy(path, path + PROVED)
     return done
 
 
@@ -309,6 +311,8 @@ def reinstatable(paths: t.Sequence[str]) -> tuple[str, ...]:
         raise UnitFileError(
             f"no server was ever proved to serve with {', '.join(paths)}: there is nothing to go back to"
         )
+    for path in paths:
+        _read(path + PROVED)  # what cannot be read is told here, before the server is stopped for it
     return unproved(paths)
 
 
@@ -319,7 +323,7 @@ def reinstate(paths: t.Sequence[str]) -> tuple[str, ...]:
     for path in reinstatable(paths):
         try:
             _link(path, path + PREVIOUS)
-            _link(path + PROVED, path)
+            _copy(path + PROVED, path)
         except UnitFileError as exc:
             restore(done)
             raise UnitFileError(f"cannot go back to the proved {path}: {exc}; every file is as it was before") from exc
@@ -328,7 +332,8 @@ def reinstate(paths: t.Sequence[str]) -> tuple[str, ...]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether both names are one file, or alike in text, mode and owner, or both are not there."""
+    """Whether both are alike in text, mode and owner, or both are not there. Two names of one file are not: whoever
+    writes into it changes both."""
     try:
         first, second = (os.lstat(path) if os.path.lexists(path) else None for path in (one, other))
     except OSError as exc:
@@ -336,14 +341,28 @@ def _same(one: str, other: str) -> bool:
     if first is None or second is None:
         return first is second
     alike = all(getattr(first, name) == getattr(second, name) for name in ("st_mode", "st_uid", "st_gid"))
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino) or (alike and _read(one) == _read(other))
+    return not os.path.samestat(first, second) and alike and _read(one) == _read(other)
+
+
+def _copy(source: str, path: str) -> None:
+    """The same text, mode and owner in a file of its own, in place of whatever has the name; where there is no source,
+    nobody has the name any more.
+
+    The owner of the live file may write into it: a second name for it would be written to as well.
+    """
+    try:
+        content, info = read_small(source, follow=False)
+    except FileNotFoundError:
+        _remove(path)
+        return
+    except OSError as exc:
+        raise _wrong("cannot read", source, exc) from exc
+    _write(UnitFile(path, content, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid), path)
 
 
 def _link(source: str, path: str) -> None:
-    """A second name for a file, in place of whatever has it; where there is no file, nobody has the name any more.
-
-    Files are only ever replaced as a whole here, never written to, so two names can share one.
-    """
+    """A second name for a file that is about to be replaced, in place of whatever has it; where there is no file,
+    nobody has the name any more."""
     if not os.path.lexists(source):
         _remove(path)
         return

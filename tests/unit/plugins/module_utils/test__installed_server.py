@@ -188,3 +188,13 @@ def test_what_has_no_group_is_not_frozen(node: Node) -> None:
     service = node.look()[1]
     assert service is not None
     assert service["frozen"] is False
+
+
+@pytest.mark.parametrize("name", ["unit", "config"])
+def test_a_file_that_was_made_as_long_as_the_disk_is_not_compared(name: str, node: Node) -> None:
+    path: pathlib.Path = getattr(node, name)
+    os.truncate(path, 1 << 40)
+    os.utime(path, (STARTED - 60, STARTED - 60))
+    comparison, _unit = node.look()
+    assert comparison.verdict == "unknown"
+    assert any(f"{path} could not be read: it is longer than" in why for why in comparison.not_compared)
