@@ -9,6 +9,8 @@ Exit code 0, or 1 if what it had to say did not reach its reader.
 """
 
 import argparse
+import contextlib
+import http.client
 import json
 import os
 import socket
@@ -68,24 +70,32 @@ def write_metrics(folder, name, environment, now):
     code = int(environment["EXIT_STATUS"]) if exited else -1
     success = int(environment.get("SERVICE_RESULT") == "success" and code == 0)
     handle, temporary = tempfile.mkstemp(dir=folder, prefix="." + name)
-    with os.fdopen(handle, "w") as stream:
-        stream.write(METRICS.format(name=name, now=now, success=success, code=code))
-        os.fchmod(stream.fileno(), 0o644)
-    os.replace(temporary, os.path.join(folder, name + ".prom"))
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(METRICS.format(name=name, now=now, success=success, code=code))
+            os.fchmod(stream.fileno(), 0o644)
+        os.replace(temporary, os.path.join(folder, name + ".prom"))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def send(path, body):
     with open(path) as handle:
         address = handle.read().strip()
-    request = urllib.request.Request(
-        address, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
-    )
     try:
+        request = urllib.request.Request(
+            address, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
+        )
         with urllib.request.urlopen(request, timeout=WEBHOOK_TIMEOUT) as answer:
             answer.read(1)
     except urllib.error.HTTPError as error:
         # The address can hold a token: it is not repeated.
         raise OSError(f"the webhook answered {error.code}") from None
+    except (http.client.HTTPException, ValueError) as error:
+        # Its words can hold the address, or whatever was answered.
+        raise OSError(f"the webhook does not speak HTTP, or its address is none ({type(error).__name__})") from None
 
 
 def main():

@@ -10,6 +10,7 @@ import http.server
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -113,6 +114,35 @@ def test_a_webhook_that_refuses_is_told_without_its_address(hook: t.Callable[[in
     assert done.returncode == 1
     assert "the webhook answered 500" in done.stderr
     assert TOKEN not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "says", [b"garbage\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"]
+)
+def test_whoever_answers_with_something_else_than_http_is_told(says: bytes, tmp_path: pathlib.Path) -> None:
+    def answer() -> None:
+        connection, _address = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(says)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, daemon=True).start()
+        (tmp_path / "hook").write_text(f"http://127.0.0.1:{listener.getsockname()[1]}/{TOKEN}\n")
+        done = run("drifted", "--webhook-file", tmp_path / "hook")
+    assert done.returncode == 1
+    assert done.stderr.startswith("report_run: the failure was not sent: ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert TOKEN not in done.stderr
+
+
+def test_a_metric_that_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
+    """A full disk ends the same way; whatever is left would be one more file at each run."""
+    (tmp_path / "cleanslate-drift.prom").mkdir()
+    done = run("well", "--metrics-dir", tmp_path)
+    assert done.returncode == 1
+    assert "no metric in" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["cleanslate-drift.prom"]
 
 
 def test_one_reader_that_is_missing_does_not_keep_it_from_the_other(
