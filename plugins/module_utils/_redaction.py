@@ -40,6 +40,7 @@ _NEXT = r"[A-Za-z_][\w.-]{0,60}(?:=(?![=\s]|\Z)|[ \t]?:(?=[\s\"']))"  # the name
 _BARE = rf"(?:[^\s,;&\"'{{}}()\[\]]|[,{{}}()\[\]]{{1,4}}(?=[\w+/~$%@^-])(?!{_NEXT}))+"
 _LIST = r"\[[^\]\n]*(?:\]|(?=\n)|\Z)"
 _EMPTY = r"(?!(?:None|null|true|false|True|False|~)(?:[\s,;&)\]}>]|\\{0,15}[\"']|\.(?:\s|\Z)|\Z))"
+_NO_MAPPING = r"(?![ \t\r]*\n\s*[\w.-]{1,60}:(?:\s|\Z))"  # after its colon: what the next line names is no value
 # Several of them; but tokens are mostly counted, and secrets and credentials listed by name.
 _NAMES = rf"{_NAME}(?:(?<!token)(?<!secret)(?<!credential)(?<!credentials)s)?"
 # What argparse takes for an option that holds a secret of the server. A title or a script is not read as closely.
@@ -100,7 +101,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # api_key='x', "api_key": "x", api-key: x, ?token=x; but "#cached-token: 4096" counts tokens
     (
         re.compile(
-            rf"(?i)(?P<a>(?<![\w#.-]){_NAMES}(?:{_QUOTE})?\s*(?:=|:)\s*){_EMPTY}"
+            rf"(?i)(?P<a>(?<![\w#.-]){_NAMES}(?:{_QUOTE})?\s*(?:=|:){_NO_MAPPING}\s*){_EMPTY}"
             rf"(?:{_QUOTED}|{_UNCLOSED}|{_LIST}|{_BARE})"
         ),
         rf"\g<a>{MASK}",

@@ -93,7 +93,13 @@ def test_what_stands_beside_a_secret_stays(text: str, shown: str) -> None:
             "--administer x",
             "--ssl-keyfile /k.pem",
         ),
-        *("secrets:\n  api-key-file:\n    path: /k\n", "tokens:\n  - a\n  - b\n", "port: |\n  3\n"),
+        *(
+            "secrets:\n  api-key-file:\n    path: /k\n",
+            "tokens:\n  - a\n  - b\n",
+            "port: |\n  3\n",
+            "token:\n  a: 1\n  b: 2\n",
+            "api_key:\nport: 3",
+        ),
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

@@ -57,7 +57,7 @@ NOISE = 0.1  # seconds: below that a busy machine says nothing
 def _quotes_of_every_length(size: int) -> str:
     text, number = [], 0
     while size > 0:
-        text.append("token=" + "\\" * number + "'a")
+        text.append("token=" + "\\" * number + "' ")
         number, size = number + 1, size - len(text[-1])
     return "".join(text)
 
