@@ -198,6 +198,8 @@ def _is_ours(entry: t.Any) -> bool:
         and entry.get("event") in EVENTS
         and seconds_of(entry.get("at")) is not None
         and all(isinstance(entry.get(name), str) for name in _NAMED)
+        and isinstance(entry.get("unit", ""), (str, type(None)))
+        and isinstance(entry.get("decision", {}), (dict, type(None)))
     )
 
 

@@ -48,7 +48,7 @@ def units(document: t.Any, version: int, parse_entry: t.Callable[[t.Any], Entry]
         if document["version"] != version:
             raise ValueError(f"its version is {document['version']!r}, and {version} is known here")
         return {str(unit): parse_entry(item) for unit, item in document["units"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Unreadable(f"it is not what was written here ({str(error)[:120]})") from error
 
 

@@ -279,3 +279,14 @@ def test_how_long_a_run_took_where_it_does_not_say(between: float, seconds: floa
 @pytest.mark.parametrize(("age", "verdict"), [(7200.0, "running"), (7200.5, "interrupted")])
 def test_after_two_hours_without_an_end_a_run_is_interrupted(age: float, verdict: str) -> None:
     assert runs_of([begun(1_790_000_000.0)], 1_790_000_000.0 + age)[0]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["version", "event", "at", "run_id", "node", "playbook", "unit", "decision", "verdict"]
+)
+@pytest.mark.parametrize("value", [[], {}, [{}], {"a": []}, 5, True, None, "text"])
+@pytest.mark.parametrize("event", ["begun", "ended", "drift"])
+def test_a_line_with_a_field_of_another_shape_costs_no_more_than_itself(name: str, value: t.Any, event: str) -> None:
+    odd = {**json.loads(as_line(line())), "event": event, "verdict": None, name: value}
+    runs = runs_of(read_lines(json.dumps(odd).encode() + b"\n" + as_line(line(run_id="the good one"))).records, 1e9)
+    assert [run["run_id"] for run in runs][-1] == "the good one"

@@ -65,6 +65,12 @@ def test_a_list_that_is_too_short_is_unreadable_too() -> None:
         _state_file.units({"version": 1, "units": {"a": []}}, 1, lambda item: item[0])
 
 
+def test_a_number_beyond_all_numbers_is_unreadable_too() -> None:
+    """JSON's Infinity, and what Python makes of 1e999."""
+    with pytest.raises(Unreadable):
+        _state_file.units({"version": 1, "units": {"a": {"n": json.loads("1e999")}}}, 1, parse)
+
+
 def test_one_bad_entry_makes_the_whole_unreadable() -> None:
     """Else the next writer would drop it, and with it what a person asked for."""
     with pytest.raises(Unreadable):
