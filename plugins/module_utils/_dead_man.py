@@ -43,6 +43,10 @@ class Timer:
     fires_in_s: float | None = None
 
 
+class _UntoldError(Exception):
+    """systemd did not say whether a timer is armed."""
+
+
 @dataclasses.dataclass(frozen=True)
 class DeadManResult:
     """verdict, with one sentence for people. The timer's numbers are those of the one that is armed afterwards."""
@@ -95,7 +99,7 @@ class DeadMan:
         """Replaces one that is armed. guard: the program that systemd must run before the unit's own, or nothing is."""
         if not self._booted:
             return self._unsupported("systemd does not run this machine")
-        before = self._look()
+        before = self._seen()
         if guard is not None and not self._is_guarded(guard):
             return self._unguarded(guard, before, check_mode)
         if check_mode:
@@ -106,7 +110,7 @@ class DeadMan:
         unsupported = self._why_unsupported(made)
         if unsupported:
             return self._unsupported(unsupported)
-        now = self._look()
+        now = self._seen()
         if made.exit_code != 0 or now is None:
             what = "It ended well, but the timer is not there" if made.exit_code == 0 else what_it_said(made)
             return self._result(
@@ -122,6 +126,12 @@ class DeadMan:
         """run_id: only the timer of this run."""
         if not self._booted:
             return self._unsupported("systemd does not run this machine")
+        try:
+            return self._disarm(run_id, check_mode)
+        except _UntoldError:
+            return self._untold()
+
+    def _disarm(self, run_id: str | None, check_mode: bool) -> DeadManResult:
         before = self._look()
         if before is None:
             return self._result("not_armed", f"No timer is armed for {self._unit}")
@@ -144,7 +154,10 @@ class DeadMan:
     def show(self) -> DeadManResult:
         if not self._booted:
             return self._unsupported("systemd does not run this machine")
-        now = self._look()
+        try:
+            now = self._look()
+        except _UntoldError:
+            return self._untold()
         if now is None:
             return self._result("not_armed", f"No timer is armed for {self._unit}")
         return self._result("armed", f"A timer of run {now.run_id} starts {self._unit} again", now)
@@ -158,7 +171,7 @@ class DeadMan:
         """A unit that somebody wrote by hand, or none at all. An earlier timer for it would start it just the same."""
         if before is not None and not check_mode:
             self._clear()
-            left = self._look()
+            left = self._seen()
             if left is not None:
                 reason = (
                     f"The timer of run {before.run_id} could not be disarmed, and would start {self._unit}, which has "
@@ -193,8 +206,17 @@ class DeadMan:
             self._systemd.stop(name, QUERY_TIMEOUT)
             self._systemd.reset_failed(name)
 
+    def _seen(self) -> Timer | None:
+        """For arming, which asks again once it is done, and fails where it then sees none."""
+        try:
+            return self._look()
+        except _UntoldError:
+            return None
+
     def _look(self) -> Timer | None:
         answer = self._systemd.show((self._timer,), _PROPERTIES).get(self._timer, {})
+        if "ActiveState" not in answer:
+            raise _UntoldError
         if answer.get("ActiveState") != "active":
             return None
         found = _DESCRIPTION.match(answer.get("Description", ""))
@@ -210,6 +232,13 @@ class DeadMan:
         if self._scope == "user" and made.exit_code != 0 and "Failed to connect to bus" in made.stderr:
             return "no systemd of this user runs"
         return ""
+
+    def _untold(self) -> DeadManResult:
+        reason = (
+            f"systemd did not say whether a timer is armed for {self._unit}, so one may still start it: see `systemctl "
+            f"show '{self._timer}'` on the node; systemctl stop '{self._timer}' there ends it"
+        )
+        return self._result("armed", reason, failed=True)
 
     def _unsupported(self, why: str) -> DeadManResult:
         reason = f"No timer can start {self._unit} again, since {why}: a controller that is lost leaves it stopped"

@@ -100,7 +100,8 @@ verdict:
       start it. One that was armed was taken away. That is no failure.
     - V(unsupported), nothing can keep the time, since systemd does not run this machine or, with
       O(systemd_scope=user), this user. That is no failure.
-    - The module fails with V(not_armed) where it could not be armed, and with V(armed) where it could not be disarmed.
+    - The module fails with V(not_armed) where it could not be armed, and with V(armed) where it could not be disarmed,
+      or where systemd does not say whether one is armed.
   returned: always
   type: str
   sample: armed

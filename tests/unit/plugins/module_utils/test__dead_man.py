@@ -234,6 +234,44 @@ def test_one_that_cannot_be_disarmed_is_told_with_the_command_that_ends_it(manag
         assert text in result.reason
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CommandResult(("systemctl",), None, "", "", 30.0, timed_out=True),
+        CommandResult(("systemctl",), 1, "", "Failed to get properties: Connection timed out", 25.0),
+        CommandResult(("systemctl",), 0, "", "", 0.1),
+    ],
+)
+def test_a_systemd_that_does_not_answer_has_not_said_that_none_is_armed(
+    manager: Manager, answer: CommandResult
+) -> None:
+    """Whoever stops the server on the strength of it would have it started again behind him."""
+    manager.timer().arm("run-1", 3600)
+    manager.broken["show"] = answer
+    for result in (
+        manager.timer().show(),
+        manager.timer().disarm("run-1", check_mode=True),
+        manager.timer().disarm("run-1"),
+    ):
+        assert (result.verdict, result.failed, result.changed) == ("armed", True, False)
+        assert f"systemctl stop '{TIMER}' there ends it" in result.reason
+    assert TIMER in manager.loaded
+    assert manager.timer().arm("run-2", 3600).verdict == "not_armed"
+
+
+def test_nor_is_one_disarmed_where_it_did_not_say_so_afterwards(manager: Manager) -> None:
+    manager.timer().arm("run-1", 3600)
+    stop = manager._stop
+
+    def then_hang(command: tuple[str, ...]) -> CommandResult:
+        manager.broken["show"] = CommandResult(("systemctl",), None, "", "", 30.0, timed_out=True)
+        return stop(command)
+
+    manager._stop = then_hang  # type: ignore[method-assign]
+    result = manager.timer().disarm("run-1")
+    assert (result.verdict, result.failed) == ("armed", True)
+
+
 NO_BUS = CommandResult(("systemd-run",), 1, "", "Failed to connect to bus: No medium found\n", 0.1)
 NO_TOOL = CommandResult(("systemd-run",), None, "", "", 0.0, error="not_found")
 

@@ -59,4 +59,4 @@ def test_whether_a_users_systemd_runs_is_told_by_its_socket(
     assert run(tmp_path, systemd_scope="user")["verdict"] == "unsupported"
     (tmp_path / "systemd").mkdir()
     (tmp_path / "systemd" / "private").touch()
-    assert run(tmp_path, systemd_scope="user")["verdict"] == "not_armed"
+    assert run(tmp_path, systemd_scope="user")["verdict"] == "armed", "it does not answer: one may be"
