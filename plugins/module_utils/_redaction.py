@@ -33,8 +33,8 @@ _NAME_OF_VARIABLE = (
 _QUOTE = r"\\{0,15}[\"']"  # also as it stands in JSON within JSON
 # A quote within it has a backslash more before it than the one at its begin, or stands twice, as YAML writes it.
 _QUOTED = r"(?:[bBrRuUfF]?(?P<q>\\{0,15}[\"'])(?:(?!(?P=q)).|(?<=\\)(?P=q)|(?P=q)(?P=q))*(?P=q))"
-# Cut off before its end, as the last line that was read: what is there is the beginning of a secret.
-_UNCLOSED = rf"{_QUOTE}(?![\s,;:)\]}}\"'\\]|\Z)[^\n]+"
+# Cut off before its end, as the last line that was read, or quoted too deep: what is there is part of a secret.
+_UNCLOSED = r"\\*[\"'](?![\s,;:)\]}\"'\\]|\Z)[^\n]+"
 _NEXT = r"[A-Za-z_][\w.-]{0,60}(?:=(?![=\s]|\Z)|[ \t]?:(?=[\s\"']))"  # the name of the next value
 # A comma or a bracket is the end of it, unless the same word goes on after it.
 _BARE = rf"(?:[^\s,;&\"'{{}}()\[\]]|[,{{}}()\[\]]{{1,4}}(?=[\w+/~$%@^-])(?!{_NEXT}))+"

@@ -35,7 +35,12 @@ WITH_SECRETS = [
     *(f"curl -u user:{KEY} http://h", f"curl -s --user 'user:a {KEY}' h", f'sh -c "curl -uuser:{KEY} h"'),
     *(f"Cookie: session={KEY}", f"-H 'Cookie: a=b; session={KEY}'", f'{{"Set-Cookie": "session={KEY}; Path=/"}}'),
     *(f"ServerArgs(api_key='abc {KEY}", f'{{"api_key": "abc {KEY}', f"--api-key 'abc {KEY}", f"['--api-key', 'a {KEY}"),
-    *(f"api_keys=['abc', '{KEY}", f"sglang::title --api-k {KEY}", f"x --admin-api={KEY}"),
+    *(
+        f"api_keys=['abc', '{KEY}",
+        f"sglang::title --api-k {KEY}",
+        "api_key=" + "\\" * 31 + f'"{KEY}',
+        f"x --admin-api={KEY}",
+    ),
 ]
 
 

@@ -59,7 +59,7 @@ def _quotes_of_every_length(size: int) -> str:
     while size > 0:
         text.append("token=" + "\\" * number + "' ")
         number, size = number + 1, size - len(text[-1])
-    return "".join(text)
+    return "".join(reversed(text))  # none is found again after itself
 
 
 def _seconds(work: t.Callable[[str], str], text: str) -> float:
