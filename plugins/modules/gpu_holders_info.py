@@ -115,7 +115,7 @@ holders:
       returned: always
       sample: sglang::schedul
     cmdline:
-      description: Its command line with secrets masked. Empty where that could not be read.
+      description: Its command line with secrets masked, at most some 4096 characters. Empty where it could not be read.
       type: str
       returned: always
       sample: sglang::scheduler_TP1
