@@ -30,8 +30,9 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import 
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
 LONGEST_INTERVAL = 0.5  # ... and at most
-# After KILL nobody can refuse, and the driver needs a tenth of a second and more for each. A look tells nothing then.
-KILL_INTERVAL = 0.5
+# After KILL nobody can refuse, and the driver needs a tenth of a second for each, over one where host memory is pinned.
+# A look tells nothing then, and takes as long: it reads what the kernel is tearing down.
+KILL_INTERVAL = 2.0
 # How many are looked at together before they are signalled: a look takes a process of its own, and must not be old.
 AT_ONCE = 16
 # After the top of every tree has gone, the rest may be in the midst of their own clean exit: as long as one of them
@@ -103,6 +104,7 @@ class _Run:
         self._now: HolderScan = HolderScan()
         self._seen: dict[Identity, Holder] = {}
         self._aims: dict[Identity, Aim] = {}
+        self._gone: set[Identity] = set()  # whose end the last look has seen
         self._sent: dict[Identity, set[str]] = {}
         self._refused: dict[Identity, str] = {}
         self._dying_since: dict[Identity, float] = {}
@@ -141,7 +143,7 @@ class _Run:
             survivors = self._targets()
         return ReleaseResult(
             verdict=verdict,
-            message=message.rstrip(".") + self._remark() + rules.port_remark(self._now),
+            message=" ".join(f"{part.rstrip('.')}." for part in (message, *self._notes)) + rules.port_remark(self._now),
             holders=before.holders,
             left=self._now.holders,
             signalled=tuple(self._signalled),
@@ -161,14 +163,11 @@ class _Run:
         for aim in self._aims.values():
             aim.close()
 
-    def _remark(self) -> str:
-        return "." if not self._notes else ". " + " ".join(note.rstrip(".") + "." for note in self._notes)
-
     # -- looking -----------------------------------------------------------------------------------------------
 
     def _look(self) -> HolderScan:
         """Scan, and take note of who came, who went and who is dying."""
-        began = self._clock.monotonic()
+        began, self._gone = self._clock.monotonic(), {key for key, aim in self._aims.items() if aim.gone()}
         self._now = self._scan() if self._respawning else rules.look_until_complete(self._scan, self._clock)
         now = self._clock.monotonic()
         targets = self._targets()
@@ -278,17 +277,17 @@ class _Run:
             now = self._clock.monotonic()
             if last and looked:
                 deadline = self._prolonged(began, deadline, rung)
-            if looked and (now >= deadline or self._hopeless()):
+            if looked and (now >= deadline or self._hopeless() or (not last and self._orphaned(rung))):
                 return
-            if not last and looked and self._orphaned(rung):
-                return
-            killed = rung.kills and not looked
+            killed = rung.kills and not looked and any(rung.signal in sent for sent in self._sent.values())
             interval = max(interval, KILL_INTERVAL) if killed else interval
             seconds = min(interval, max(deadline - now, 0.0))
-            ended = wait_for_ends(self._signaller, self._aims.values(), seconds, self._clock, together=killed)
-            interval = FIRST_INTERVAL if ended else min(interval * 1.5, LONGEST_INTERVAL)
+            # A look at one who unpins memory takes until he has ended: then there is nobody left to wait for.
+            ended = not killed and any(aim.gone() for key, aim in self._aims.items() if key not in self._gone)
+            if not ended:
+                ended = wait_for_ends(self._signaller, self._aims.values(), seconds, self._clock, together=killed)
             # At most about half of the time goes into scanning, however many processes there are.
-            interval = max(interval, self._now.seconds)
+            interval = max(FIRST_INTERVAL if ended else min(interval * 1.5, LONGEST_INTERVAL), self._now.seconds)
             self._look()
             looked = True
 
@@ -330,6 +329,8 @@ class _Run:
                 self._sent.setdefault(key, set()).add(rung.signal)
                 self._signalled.append(Signalled(holder.pid, rung.signal, round(now - self._began, 3)))
                 self._last_signal_at = now
+                if rung.kills:
+                    self._dying_since.setdefault(key, now)
 
     def _hopeless(self) -> bool:
         """Whether waiting changes nothing: all that is left refused our signals."""
