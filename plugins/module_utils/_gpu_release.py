@@ -25,7 +25,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder import Rele
 from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules import Identity, ReleaseResult, identity
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import NodeManagers
 from ansible_collections.cleanslate.gpu.plugins.module_utils._procfs import Proc
-from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import KernelSignaller, many_descriptors
+from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import KernelSignaller
 
 # Seconds: somebody new who has a device open makes us ask nvidia-smi who computes, but not more often than that.
 ASK_AGAIN = 2.0
@@ -155,20 +155,19 @@ def release_gpus(
         return Released(ReleaseResult("refused", refused), None, "not_asked")
     scanner = Rescanner(world)
     index_of = {gpu.uuid: gpu.index for gpu in scanner.first_look.gpus}
-    with many_descriptors():
-        result = release(
-            scanner,
-            dataclasses.replace(options, gate_follows=gate is not None),
-            hold_again=lambda holders: hold_again(holders, request),
-            describe=lambda holder: describe(holder, index_of),
-            clock=world.clock,
-            signaller=KernelSignaller(world.clock, proc_root=request.proc_root),
-            kinship=ProcKinship(request.proc_root),
-            managers=NodeManagers(
-                world.runner, request.scope, systemd=world.systemd, timeout=stop_timeout, proc_root=request.proc_root
-            ),
-            used_mib=world.used_mib,
-        )
+    result = release(
+        scanner,
+        dataclasses.replace(options, gate_follows=gate is not None),
+        hold_again=lambda holders: hold_again(holders, request),
+        describe=lambda holder: describe(holder, index_of),
+        clock=world.clock,
+        signaller=KernelSignaller(world.clock, proc_root=request.proc_root),
+        kinship=ProcKinship(request.proc_root),
+        managers=NodeManagers(
+            world.runner, request.scope, systemd=world.systemd, timeout=stop_timeout, proc_root=request.proc_root
+        ),
+        used_mib=world.used_mib,
+    )
     gate_result = None
     if gate is not None and not result.failed:
         ends = [moment for moment in (stopped_at, result.last_signal_at) if moment is not None]

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import stat
 
@@ -62,6 +63,17 @@ def _weak(way: str, found: os.stat_result) -> str | None:
     if stat.S_ISLNK(found.st_mode):
         return None  # its mode says nothing
     kept = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # nobody can rename what is root's in it
-    if found.st_mode & 0o022 and not kept:
+    if found.st_mode & 0o022 and not kept and not _shipped_so(way, found):
         return f"{way} may be written to by others (mode {stat.S_IMODE(found.st_mode):04o})"
     return None
+
+
+def _shipped_so(way: str, found: os.stat_result) -> bool:
+    """Ubuntu's /var/log is open to the group of its log daemon, in which there is nobody else."""
+    if way != "/var/log" or found.st_mode & 0o002:
+        return False
+    try:
+        group = grp.getgrgid(found.st_gid)
+    except KeyError:
+        return False
+    return group.gr_name == "syslog" and not group.gr_mem

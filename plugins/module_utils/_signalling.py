@@ -172,20 +172,6 @@ class StartTimeAim:
         """Nothing is held."""
 
 
-@contextlib.contextmanager
-def many_descriptors() -> t.Iterator[None]:
-    """As many as the hard limit allows: a thousand workers have a pidfd each, and the usual limit is 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):
-        pass  # then those that do not fit are held by their start time
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 class KernelSignaller:
     """The real one. Where descriptors are scarce, later aims are held by their start time."""
 

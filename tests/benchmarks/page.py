@@ -65,8 +65,8 @@ WORDS = {
     ),
 }
 WORDS["fleet-large"] = (
-    f"{WORDS['fleet']} All of it has seventy-five minutes: what would not have fitted any more, told from what fewer nodes "
-    "took, is listed as not measured."
+    f"{WORDS['fleet']} All of it has seventy-five minutes: what would not have fitted any more, told from what fewer "
+    "nodes took, is listed as not measured."
 )
 
 

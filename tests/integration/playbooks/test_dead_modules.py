@@ -42,10 +42,15 @@ def dead(make_shared_node, play, tmp_path_factory) -> Dead:
     hook.write_text(HOOK.format(systemctl="{{ simulated_node }}/bin/systemctl"))
     in_stop.wrap_systemctl({"stop": DIES})
     in_start.wrap_systemctl({"start": DIES})
+    taken_only = f"{{{{ {{'{taken.name}': '{hook}'}}[inventory_hostname] | default('') }}}}"
     run = play(
-        "relaunch", nodes, relaunch_serial="100%", sglang_server_rollback=True, sglang_server_extra_args={"log-level": "debug"},
-        variables={"relaunch_hook_after_release": f"{{{{ {{'{taken.name}': '{hook}'}}[inventory_hostname] | default('') }}}}"},
-    )  # fmt: skip
+        "relaunch",
+        nodes,
+        relaunch_serial="100%",
+        sglang_server_rollback=True,
+        sglang_server_profile="slow",
+        variables={"relaunch_hook_after_release": taken_only},
+    )
     return Dead(run, in_stop, in_start, taken, old, files)
 
 

@@ -246,7 +246,7 @@ def test_many_are_looked_at_together_and_only_who_still_holds_is_signalled() -> 
 
     def change(pid: int) -> None:
         for one in world.processes:
-            if one.pid == pid in (103, 120):
+            if one.pid == pid and pid in (103, 120):
                 one.holds = False
 
     world.before_send = change

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pathlib
+import types
 
 import pytest
 
@@ -85,3 +87,31 @@ def test_a_path_from_where_one_stands(tmp_path: pathlib.Path, monkeypatch: pytes
     os.chown(chain.places[1], BOB, BOB)
     assert weak_part("tool") == f"{chain.places[1]} belongs to uid {BOB}, not to root"
     assert weak_part("./none") == f"{chain.places[0]}/none does not exist"
+
+
+@pytest.mark.parametrize(
+    ("way", "mode", "group", "members", "weak"),
+    [
+        ("/var/log", 0o40775, "syslog", [], False),
+        ("/var/log", 0o40777, "syslog", [], True),
+        ("/var/log", 0o40775, "adm", [], True),
+        ("/var/log", 0o40775, "syslog", ["bob"], True),
+        ("/var/log", 0o40775, None, [], True),
+        ("/var/log/sglang", 0o40775, "syslog", [], True),
+    ],
+)
+def test_ubuntus_folder_of_logs_is_as_good_as_roots(
+    way: str, mode: int, group: str | None, members: list[str], weak: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There every default place of a log would be refused: root:syslog 0775, and nobody but rsyslogd in that group."""
+
+    def getgrgid(gid: int) -> types.SimpleNamespace:
+        if group is None:
+            raise KeyError(gid)
+        return types.SimpleNamespace(gr_name=group, gr_mem=members)
+
+    monkeypatch.setattr(grp, "getgrgid", getgrgid)
+    found = os.stat_result((mode, 1, 1, 2, 0, 110, 4096, 0, 0, 0))
+    real = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: found if path == way else real("/"))
+    assert (weak_part(way) is not None) == weak

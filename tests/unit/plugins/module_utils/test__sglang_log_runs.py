@@ -191,9 +191,9 @@ def test_a_bar_of_nothing_is_none(total: int, steps: Steps | None) -> None:
 
 
 def test_an_unfinished_bar_counts_only_where_the_lines_are_this_runs() -> None:
-    bar = "shards: 50% Completed | 1/2 ["
-    assert after(rest=bar).steps == Steps("shards", 1, 2)
-    assert after(rest=bar, state=EARLIER).steps is None
+    progress = "shards: 50% Completed | 1/2 ["
+    assert after(rest=progress).steps == Steps("shards", 1, 2)
+    assert after(rest=progress, state=EARLIER).steps is None
     assert after(rest="").steps is None
 
 

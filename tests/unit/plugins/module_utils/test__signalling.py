@@ -25,7 +25,6 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import 
     KernelSignaller,
     PidfdAim,
     StartTimeAim,
-    many_descriptors,
     start_time_of,
     wait_for_ends,
 )
@@ -369,31 +368,3 @@ def test_pidfds_leave_descriptors_to_the_looks_that_follow(monkeypatch: pytest.M
     assert [type(aim) for aim in aims] == [PidfdAim] * 4 + [StartTimeAim] * 2
     assert closed == [64, 65]
     assert signaller.aim(os.getpid(), start + 1) is None
-
-
-def test_the_limit_of_descriptors_is_raised_for_a_while() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    low = min(soft, 256)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
-    try:
-        with many_descriptors():
-            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (low, hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.parametrize("error", [OSError(1, "Operation not permitted"), ValueError("exceeds maximum limit")])
-def test_a_limit_that_cannot_be_raised_ends_no_release(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    asked: list[tuple[int, int]] = []
-
-    def refuse(which: int, limits: tuple[int, int]) -> None:
-        asked.append(limits)
-        if len(asked) == 1:
-            raise error
-
-    monkeypatch.setattr(resource, "setrlimit", refuse)
-    with many_descriptors():
-        assert len(asked) == 1
-    assert asked[1:] == [before]

@@ -306,7 +306,11 @@ def test_only_what_keeps_the_server_down_is_a_warning() -> None:
 
 def test_a_report_that_cannot_be_written_is_a_warning() -> None:
     world = World(Node([ok(0, 0)]))
-    world.write = lambda record: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # type: ignore[method-assign]
+
+    def full(record: t.Any) -> t.NoReturn:
+        raise OSError(28, "No space left on device")
+
+    world.write = full  # type: ignore[method-assign]
     guard(world).run()
     assert len(world.warnings) == 1
 
