@@ -187,7 +187,9 @@ def verdict_of(row: ReleaseFault, answer: Answer) -> str:
     result = answer.result
     if row.ask == "facts":
         result = result.get("ansible_facts", {}).get("nvidia_gpu", {})
-    return str(result.get("verdict", "options" if answer.rc else "?"))
+    word = str(result.get("verdict", "options" if answer.rc else "?"))
+    unasked = word == "refused" and result.get("smi_state") == "not_asked" and not result.get("holders")
+    return "options" if unasked and row.verdict == "options" else word
 
 
 def _judge(row: ReleaseFault, played: Played) -> None:
