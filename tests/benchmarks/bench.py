@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+import typing as t
 
 from measuring import RESULTS, CouldNotRun, Report
 
@@ -34,11 +35,11 @@ PARTS = {
 USUAL = ("scan", "release", "facts", "relaunch", "fleet")
 
 
-def write(part: str, results: pathlib.Path, *, quick: bool) -> None:
+def write(part: str, results: pathlib.Path, *, quick: bool, **named: t.Any) -> None:
     module_name, function = PARTS[part]
     module = importlib.import_module(module_name)
     with tempfile.TemporaryDirectory(prefix="cleanslate-bench-") as folder:
-        found = getattr(module, function)(pathlib.Path(folder), quick=quick)
+        found = getattr(module, function)(pathlib.Path(folder), quick=quick, **named)
         # A part that takes long hands over what it has so far, again and again.
         for report in [found] if isinstance(found, Report) else found:
             text = json.dumps(report.as_dict(module.PEERS), indent=2) + "\n"
@@ -53,6 +54,7 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes, to try whether it works; results go elsewhere"
     )
+    parser.add_argument("--sizes", type=int, nargs="+", help="of the large fleet, in place of those that it has")
     parser.add_argument("--results", type=pathlib.Path, help="folder for the results")
     options = parser.parse_args()
     unknown = sorted(set(options.parts) - set(PARTS))
@@ -67,7 +69,8 @@ def main() -> int:
         began = time.monotonic()
         print(f"{part} ...", flush=True)
         try:
-            write(part, results, quick=options.quick)
+            sizes = {"sizes": options.sizes} if options.sizes and part == "fleet-large" else {}
+            write(part, results, quick=options.quick, **sizes)
         except CouldNotRun as error:
             print(f"{part} COULD NOT RUN: {error}", file=sys.stderr, flush=True)
             failed.append(part)

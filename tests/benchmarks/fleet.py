@@ -211,5 +211,5 @@ def run(folder: pathlib.Path, *, quick: bool) -> t.Iterator[Report]:
     return run_sizes("fleet", folder, (1, 2) if quick else SMALL, 4 if quick else PINGS, Budget(BUDGET_S))
 
 
-def run_large(folder: pathlib.Path, *, quick: bool) -> t.Iterator[Report]:
-    return run_sizes("fleet-large", folder, (2, 3) if quick else LARGE, 2, Budget(BUDGET_S))
+def run_large(folder: pathlib.Path, *, quick: bool, sizes: t.Sequence[int] = LARGE) -> t.Iterator[Report]:
+    return run_sizes("fleet-large", folder, (2, 3) if quick else sorted(sizes), 2, Budget(BUDGET_S))
