@@ -83,9 +83,11 @@ def judge(look: GpuLook, expectation: Expectation, max_used_mib: int = 0) -> Jud
     doubts = [*_state_doubts(look), *doubts, *_gpu_doubts(unreadable, listed)]
     doubts.extend(_problem_doubts(look, expectation, missing))
     if busy:
-        reason = _busy_reason(look, busy, max_used_mib)
-        if doubts:
-            reason += f" Besides: {_list(doubts, ' ')}"
+        held = _busy_reason(look, busy, max_used_mib)
+        beside = _list(doubts, " ")
+        # A release ends who holds memory, and brings no GPU back: that comes first, or nobody reads as far.
+        first, second = (beside, held) if missing else (held, beside)
+        reason = f"{first} Besides: {second}" if doubts else held
         return Judgement("busy", reason, expected, busy, missing, unreadable)
     if doubts:
         return Judgement("unknown", _list(doubts, " "), expected, busy, missing, unreadable)

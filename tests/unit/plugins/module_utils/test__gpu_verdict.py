@@ -201,6 +201,14 @@ def test_what_stands_beside_a_busy_gpu_is_said_too():
     assert "Besides: an odd line." in busy.reason
 
 
+def test_that_a_gpu_is_missing_comes_before_who_holds_the_others():
+    """Before a relaunch the old server holds them all, and only the missing one stands against it."""
+    judgement = judge(seen(*(gpu(index, 76115) for index in range(7))), EIGHT)
+    assert judgement.verdict == "busy"
+    assert judgement.reason.startswith("7 of 8 GPUs answer, missing: ")
+    assert " Besides: GPUs 0-6 hold 76115 MiB each" in judgement.reason
+
+
 def test_the_parts_of_a_judgement():
     gpus = tuple(dataclasses.replace(one, problems=("x",)) if one.index == 5 else one for one in eight(gpu1=5))
     judgement = judge(seen(*gpus), EIGHT)
