@@ -59,22 +59,16 @@ class Rendered:
         return found
 
 
-def render(folder: pathlib.Path, cases: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, Rendered]:
-    """Each case as a host of its own, so that one that is refused says nothing about the others."""
-    (folder / "tasks.yml").write_text(RENDER)
+def play_cases(
+    folder: pathlib.Path, tasks: str, cases: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> tuple[dict[str, str], str]:
+    """One ansible-playbook with each case as a host of its own, so that one that is refused says nothing about the
+    others: what each of them failed with (empty where it did not), and all that was printed."""
+    (folder / "tasks.yml").write_text(tasks)
     play = {"hosts": "all", "gather_facts": False, "tasks": [{"include_tasks": "tasks.yml"}]}
     (folder / "play.yml").write_text(json.dumps([play]))
-    hosts = {}
-    for name, variables in cases.items():
-        (folder / name).mkdir()
-        hosts[name] = {
-            **BASE,
-            **variables,
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-            "rendering_to": str(folder / name),
-            "rendering_templates": str(ROOT / "roles" / "sglang_server" / "templates"),
-        }
+    common = {**BASE, "ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {name: {**common, **variables} for name, variables in cases.items()}
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts}}))
     own = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "CLEANSLATE_"))}
     own |= {
@@ -86,15 +80,28 @@ def render(folder: pathlib.Path, cases: t.Mapping[str, t.Mapping[str, t.Any]]) -
     }
     command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"]
     done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=300, check=False)
-    results = {}
+    problems = {}
     for name in cases:
-        _before, _found, after = done.stdout.partition(f"fatal: [{name}]: FAILED! => ")
-        problem = ""
-        if after:
-            problem = str(json.JSONDecoder().raw_decode(after)[0]["msg"])
+        after = done.stdout.partition(f"fatal: [{name}]: FAILED! => ")[2]
+        problems[name] = str(json.JSONDecoder().raw_decode(after)[0]["msg"]) if after else ""
+    return problems, done.stdout + done.stderr
+
+
+def render(folder: pathlib.Path, cases: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, Rendered]:
+    """What the templates of a unit make of each case."""
+    for name in cases:
+        (folder / name).mkdir()
+    templates = str(ROOT / "roles" / "sglang_server" / "templates")
+    hosts = {
+        name: {**variables, "rendering_to": str(folder / name), "rendering_templates": templates}
+        for name, variables in cases.items()
+    }
+    problems, printed = play_cases(folder, RENDER, hosts)
+    results = {}
+    for name, problem in problems.items():
         texts = [
             (folder / name / part).read_text() if (folder / name / part).exists() else "" for part in ("unit", "config")
         ]
-        assert problem or all(texts), done.stdout + done.stderr
+        assert problem or all(texts), printed
         results[name] = Rendered(*texts, problem)
     return results

@@ -197,6 +197,12 @@ class Run:
             found.append(text.partition("msg: ")[2] or text)
         return found
 
+    def last_word(self, node: Node) -> str:
+        """What the rescue says about one node, which it does once."""
+        said = [text for text in self.failures(node) if text.lstrip("'\"").startswith(f"{node.name}: ")]
+        assert len(said) == 1, str(self)
+        return said[0]
+
     def __str__(self) -> str:
         return f"rc {self.rc} after {self.seconds:.1f} s\n{self.out}"
 

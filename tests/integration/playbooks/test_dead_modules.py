@@ -54,16 +54,10 @@ def dead(make_shared_node, play, tmp_path_factory) -> Dead:
     return Dead(run, in_stop, in_start, taken, old, files)
 
 
-def said(dead: Dead, node: Node) -> str:
-    found = [text for text in dead.run.failures(node) if text.lstrip("'\"").startswith(f"{node.name}: ")]
-    assert len(found) == 1, str(dead.run)
-    return found[0]
-
-
 def test_killed_after_the_stop(dead) -> None:
     node = dead.in_stop
     assert dead.run.verbs(node, "stop", "start") == ["stop"], dead.run.of(node)
-    text = said(dead, node)
+    text = dead.run.last_word(node)
     assert "was not stopped" not in text, text
     assert f"may be down on {node.name}: whether it was stopped is not known, and nothing was started" in text, text
     assert node.config.read_bytes() == dead.files[node.name]
@@ -74,7 +68,7 @@ def test_killed_after_the_start(dead) -> None:
     """The server runs with the new files or not: nobody knows, so the former ones are put back for the next start."""
     node = dead.in_start
     assert dead.run.verbs(node, "stop", "start") == ["stop", "start"], dead.run.of(node)
-    text = said(dead, node)
+    text = dead.run.last_word(node)
     assert "IS DOWN" not in text, text
     assert "nothing was started" not in text, text
     assert f"may be down on {node.name}: it was stopped, and whether it was started with the new files" in text, text
@@ -88,7 +82,7 @@ def test_a_server_that_somebody_else_started_is_left_alone(dead) -> None:
     assert not alive(dead.old[node.name])
     assert dead.run.verbs(node, "stop", "start") == ["stop", "start"], dead.run.of(node)
     assert len(node.launchers()) == 1
-    text = said(dead, node)
+    text = dead.run.last_word(node)
     assert "was started with profile" not in text, text
     assert "this run did not start it: somebody else did after the stop" in text, text
     assert node.config.read_bytes() == dead.files[node.name]

@@ -8,15 +8,11 @@ one run of ansible-playbook without any server. Each case is a host, which takes
 from __future__ import annotations
 
 import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 import typing as t
 
 import pytest
-from rendering import BASE, ROOT
+from rendering import play_cases
 
 FLOOR = {"verdict": "settled"}  # as it stands inside a release that failed, since nobody accepted that floor
 RUN = "11111111-2222-3333-4444-555555555555"
@@ -68,38 +64,20 @@ class Told(t.NamedTuple):
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     folder = tmp_path_factory.mktemp("leases")
-    (folder / "tasks.yml").write_text(TASKS)
-    play = {"hosts": "all", "gather_facts": False, "tasks": [{"include_tasks": "tasks.yml"}]}
-    (folder / "play.yml").write_text(json.dumps([play]))
     hosts = {
         name: {
-            **BASE,
             "gpu_release_run_id": RUN,
             "gpu_release_lease_dir": str(folder / f"of-{name}"),
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
             "told": str(folder / f"{name}.json"),
             **case,
         }
         for name, case in CASES.items()
     }
-    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts}}))
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "CLEANSLATE_"))}
-    own |= {
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".ansible" / "collections"),
-        "ANSIBLE_HOME": str(folder / "ansible"),
-        "ANSIBLE_NOCOLOR": "true",
-        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-    }
-    command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"]
-    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=300, check=False)
+    problems, printed = play_cases(folder, TASKS, hosts)
     found = {}
-    for name in CASES:
-        after = done.stdout.partition(f"fatal: [{name}]: FAILED! => ")[2]
-        problem = str(json.JSONDecoder().raw_decode(after)[0]["msg"]) if after else ""
+    for name, problem in problems.items():
         file = folder / f"{name}.json"
-        assert problem or file.exists(), done.stdout + done.stderr
+        assert problem or file.exists(), printed
         said = json.loads(file.read_text()) if file.exists() else {"leased": False, "stands": "", "open": False}
         lists = [json.loads(path.read_text())["leases"] for path in (folder / f"of-{name}").glob("leases-*.json")]
         stands = re.sub(r"\s+", " ", said["stands"])

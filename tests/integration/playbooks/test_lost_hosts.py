@@ -58,13 +58,6 @@ def lost(make_shared_node, play, tmp_path_factory) -> Lost:
     return Lost(run, after_stop, after_gate, after_start, old)
 
 
-def message(lost: Lost, node: Node) -> str:
-    """What the rescue says about one node."""
-    said = [text for text in lost.run.failures(node) if text.lstrip("'\"").startswith(f"{node.name}: ")]
-    assert len(said) == 1, str(lost.run)
-    return said[0]
-
-
 def test_the_run_fails(lost) -> None:
     # 2: a task failed; 4: a host was unreachable. Both mean that a person must look.
     assert lost.run.rc in (2, 4), str(lost.run)
@@ -82,7 +75,7 @@ def test_lost_between_stop_and_start(lost) -> None:
     assert lost.run.verbs(node, "stop", "start") == ["stop"], lost.run.of(node)
     assert not alive(lost.old[node.name])
     assert not node.launchers()
-    said = message(lost, node)
+    said = lost.run.last_word(node)
     assert "was lost" in said, said
     assert_may_be_down(node, said)
 
@@ -91,7 +84,7 @@ def test_lost_after_the_gate(lost) -> None:
     node = lost.after_gate
     assert lost.run.verbs(node, "stop", "start") == ["stop"], lost.run.of(node)
     assert not node.launchers()
-    assert_may_be_down(node, message(lost, node))
+    assert_may_be_down(node, lost.run.last_word(node))
 
 
 def test_lost_after_the_start(lost) -> None:
@@ -99,7 +92,7 @@ def test_lost_after_the_start(lost) -> None:
     node = lost.after_start
     assert lost.run.verbs(node, "stop", "start") == ["stop", "start"], lost.run.of(node)
     assert len(node.launchers()) == 1
-    said = message(lost, node)
+    said = lost.run.last_word(node)
     assert "was lost" in said, said
     assert "IS DOWN" not in said, said
     assert "not proved to serve" in said or "not known" in said, said
