@@ -77,7 +77,7 @@ TESTED_BY = {
     "_raw_holds": ("test__holder_scan.py", "test__node_match.py", "test__dispositions.py"),
     "_relaunch_outcome": ("../filter/test_run_history.py", "../filter/test_node_tables.py"),
     "_respawning": ("test__respawning_steps.py", "test__respawning.py"),
-    "_root_only": ("test__evidence_parts.py", "test__preflight_trust.py"),
+    "_root_only": ("test__root_only.py", "test__evidence_parts.py", "test__preflight_trust.py"),
     "_server_log_mode": ("test__start_guard_options.py", "test__unit_files.py"),
     "_sglang_health": ("test__sglang_health_words.py", "test__sglang_health.py"),
     "_sglang_log": ("test__sglang_log_runs.py", "test__sglang_log.py"),
