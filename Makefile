@@ -52,7 +52,7 @@ sanity: ## ansible-test sanity with every Python found
 molecule: ## the other scenarios in molecule/
 dist: ## build, install and load the archive
 bench: ## measure against peers, write docs/benchmarks.md (15 minutes)
-bench-fleet: ## the same for 32, 64 and 128 nodes (75 minutes at most)
+bench-fleet: ## the same for 32, 64 and 128 nodes (100 minutes at most)
 
 clean: ## remove everything that these targets made
 	rm -rf .venv .nox .demo .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/output

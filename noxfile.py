@@ -345,7 +345,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(name="bench-fleet")
 def bench_fleet(session: nox.Session) -> None:
-    """Measure 32, 64 and 128 simulated nodes, each once, in seventy-five minutes at most."""
+    """Measure 32, 64 and 128 simulated nodes, each once, in a hundred minutes at most."""
     measure(session, ["fleet-large", *session.posargs])
 
 

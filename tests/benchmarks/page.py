@@ -65,7 +65,7 @@ WORDS = {
     ),
 }
 WORDS["fleet-large"] = (
-    f"{WORDS['fleet']} All of it has seventy-five minutes: what would not have fitted any more, told from what fewer "
+    f"{WORDS['fleet']} All of it has a hundred minutes: what would not have fitted any more, told from what fewer "
     "nodes took, is listed as not measured."
 )
 
