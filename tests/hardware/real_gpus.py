@@ -153,8 +153,13 @@ class Machine:
 
     def alive(self, pid: int) -> bool:
         """Whether any thread of it is."""
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            return False
+        for thread in threads:
+            # One that ends between the two says nothing about the others.
+            with contextlib.suppress(OSError):
                 stat = pathlib.Path(f"/proc/{pid}/task/{thread}/stat").read_text()
                 if stat.rpartition(")")[2].split()[0] not in "ZX":
                     return True
@@ -205,10 +210,12 @@ def drivers_own_time(machine: Machine, pids: t.Sequence[int]) -> tuple[float, fl
             os.kill(pid, signal.SIGKILL)
         empty = None
         while True:
+            used = nvml.used()
+            # Read after each look: the driver holds NVML's answer back while it unpins, and the looks at /proc too.
             passed = round(time.monotonic() - began, 3)
-            if empty is None and not any(nvml.used()):
+            if empty is None and not any(used):
                 empty = passed
             if empty is not None and not any(machine.alive(pid) for pid in pids):
-                return empty, passed
-            expect(passed < 120, "the driver gives the memory back and lets the processes end", nvml.used())
+                return empty, round(time.monotonic() - began, 3)
+            expect(passed < 120, "the driver gives the memory back and lets the processes end", used)
             time.sleep(0.005)
