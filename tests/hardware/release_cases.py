@@ -30,7 +30,7 @@ import tempfile
 import time
 import typing as t
 
-from real_gpus import Failed, Machine, expect, release
+from real_gpus import SITE, Failed, Machine, expect, release
 from release_shapes import SHAPES, beside_the_driver, killall_for_a_plain_holder, typed_for_a_plain_holder
 
 
@@ -133,6 +133,12 @@ def a_parent_that_might_restart_it(machine: Machine) -> dict[str, t.Any]:
     return result
 
 
+def killall(machine: Machine) -> dict[str, t.Any]:
+    if not pathlib.Path(SITE, "sglang").is_dir():
+        raise NotRun(f"SGLang is not installed in {SITE}")
+    return killall_for_a_plain_holder(machine)
+
+
 def mps(machine: Machine) -> dict[str, t.Any]:
     """A client of an MPS server: the server is protected, so no release promises a gate that it keeps shut."""
     control = shutil.which("nvidia-cuda-mps-control")
@@ -194,7 +200,7 @@ CASES: dict[str, Case] = {
         for name, shape in SHAPES.items()
     },
     "what people type, for 40 GiB": typed_for_a_plain_holder,
-    "python -m sglang.cli.killall, for 40 GiB": killall_for_a_plain_holder,
+    "python -m sglang.cli.killall, for 40 GiB": killall,
     "child of a dead holder, with mappings alone": mappings_alone,
     "a monitor lives": monitor_lives,
     "a holder whose parent might restart it": a_parent_that_might_restart_it,
