@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pathlib
 import random
 import shlex
 import shutil
@@ -32,10 +34,17 @@ class NodeError(Exception):
     pass
 
 
-def free_port() -> int:
-    """A port below the range from which the kernel picks ports for outgoing connections, so that it stays free."""
+def free_port(node: str) -> int:
+    """A port below the range from which the kernel picks ports for outgoing connections, so that it stays free, and
+    not that of a node beside this one, whose server may not run yet."""
+    taken = set()
+    for path in pathlib.Path(node).absolute().parent.glob("*/node.json"):
+        with contextlib.suppress(NodeError):
+            taken.add(read(str(path.parent)).get("port"))
     low = random.randrange(20000, 29000)
     for port in list(range(low, 30000)) + list(range(20000, low)):
+        if port in taken:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -96,7 +105,7 @@ def create(node: str, *, gpus: int, memory_mib: int, name: str, python: str, por
         # An NVLink machine says Completed; a PCIe one has no fabric.
         "fabric_state": "Completed" if " H" in name else "[N/A]",
         "python": python,
-        "port": port or before.get("port") or free_port(),
+        "port": port or before.get("port") or free_port(node),
         "gpus": (before.get("gpus", []) + [
             {"minor": n, "uuid": f"GPU-{uuid.uuid4()}", "bus_id": f"00000000:{BUS_IDS[n]}:00.0"}
             for n in range(len(before.get("gpus", [])), gpus)

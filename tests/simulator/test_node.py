@@ -336,3 +336,10 @@ def test_the_command_line(tmp_path):
     assert command("destroy", path).returncode == 0
     assert gone(pid)
     assert not os.path.exists(path)
+
+
+def test_nodes_side_by_side_have_ports_of_their_own_before_a_server_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(nodes.random, "randrange", lambda low, high: low)
+    made = [nodes.create(str(tmp_path / name), gpus=1, memory_mib=1000, name="NVIDIA H200", python=sys.executable, port=None)
+            for name in ("one", "two", "three")]  # fmt: skip
+    assert len({about["port"] for about in made}) == 3

@@ -58,8 +58,22 @@ def test_half_a_failed_batch_keeps_the_next_serving(nodes, play) -> None:
     assert not run.verbs(last, "stop", "start"), run.of(last)
     assert len(old) == 1
     assert last.launchers() == old
-    said = f"{last.name} was not touched: {first.name} did not come back in an earlier batch"
+    said = f"{last.name} was not touched: {first.name} began before it and did not come back"
     assert said in run.failures(last)[-1], str(run)
+
+
+def test_a_failure_keeps_those_of_its_own_batch_serving_that_have_not_begun(nodes, play) -> None:
+    """More hosts in a batch than forks: how many are lost must not depend on how many were asked for at once."""
+    first, *others = nodes
+    old = launchers(others)
+    first.script({"die_at": {"stage": "weights", "exit_code": 1}})
+    run = play("relaunch", nodes, environment={"ANSIBLE_FORKS": "1"}, relaunch_serial="100%")
+    first.script()
+    assert run.rc == 2, str(run)
+    assert "start" in run.verbs(first, "stop", "start"), run.of(first)
+    assert launchers(others) == old
+    for node in others:
+        assert f"{node.name} was not touched: {first.name} began before it" in run.failures(node)[-1], str(run)
 
 
 def test_a_lost_batch_keeps_the_next_serving(nodes, play) -> None:
