@@ -31,6 +31,8 @@ MOST_PINGS, MOST_MIB = 16, 1024
 BUDGET_S = 6000.0
 # Many servers that start on few cores need more time to answer.
 SERVER = {**INSTANT, "time_scale": 0.1}
+# The drivers of 128 nodes at their usual 50 looks a second take more than both cores of a small machine.
+TICK_S = 0.5
 # One GPU each: eight ranks on each of 128 nodes would be a thousand processes more, and are no work of the controller.
 VARIABLES = {
     "gpu_idle_expected_count": 1,
@@ -49,7 +51,10 @@ class Fleet:
         self.controller = Controller(folder / "controller")
 
     def grow(self, size: int, accelerated: t.Mapping[str, str] | None) -> None:
-        new = [Node(self.folder / f"fleet{number:03}", SERVER, gpus=1) for number in range(len(self.nodes), size)]
+        new = [
+            Node(self.folder / f"fleet{number:03}", SERVER, gpus=1, driver_tick_s=TICK_S)
+            for number in range(len(self.nodes), size)
+        ]
         self.nodes += new
         if new:
             environment = {"ANSIBLE_FORKS": str(FORKS), **linear(accelerated or {})}

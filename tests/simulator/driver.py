@@ -18,7 +18,7 @@ import time
 
 import contexts
 
-TICK_S = 0.02
+TICK_S = 0.02  # seconds; another one in scenario.json as `driver_tick_s`, for many nodes on one machine
 
 
 def scenario_of(node: str) -> dict:
@@ -32,7 +32,7 @@ def scenario_of(node: str) -> dict:
 def main(node: str, lock: int) -> None:
     folder = os.path.join(node, "contexts")
     while True:
-        time.sleep(TICK_S)
+        time.sleep(scenario_of(node).get("driver_tick_s", TICK_S))
         try:
             if settle(folder, scenario_of(node)):
                 continue

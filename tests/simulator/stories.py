@@ -47,7 +47,7 @@ def read_scenario(node: str) -> dict[str, t.Any]:
 def check_scenario(scenario: t.Mapping[str, t.Any]) -> None:
     import faults
 
-    known = {"faults", "server", "never_clears", "release_delay_s", "release_curve", "release_tail"}
+    known = {"faults", "server", "never_clears", "release_delay_s", "release_curve", "release_tail", "driver_tick_s"}
     odd = set(scenario) - known
     if odd:
         raise Failed("unknown in a scenario: {} (known: {})".format(", ".join(sorted(odd)), ", ".join(sorted(known))))

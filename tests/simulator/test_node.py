@@ -340,6 +340,6 @@ def test_the_command_line(tmp_path):
 
 def test_nodes_side_by_side_have_ports_of_their_own_before_a_server_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(nodes.random, "randrange", lambda low, high: low)
-    made = [nodes.create(str(tmp_path / name), gpus=1, memory_mib=1000, name="NVIDIA H200", python=sys.executable, port=None)
-            for name in ("one", "two", "three")]  # fmt: skip
-    assert len({about["port"] for about in made}) == 3
+    about = {"gpus": 1, "memory_mib": 1000, "name": "NVIDIA H200", "python": sys.executable, "port": None}
+    made = [nodes.create(str(tmp_path / name), **about) for name in ("one", "two", "three")]
+    assert len({one["port"] for one in made}) == 3

@@ -51,10 +51,15 @@ PLAY = """\
 TELL = """\
 import json
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import filter_loader
 
 
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "stdout", "tell"
+
+    def v2_playbook_on_play_start(self, play):
+        # As the lookup nodes does for the playbooks: what is loaded before the workers are forked, none loads anew.
+        filter_loader.get("cleanslate.gpu.misspelt_options")
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         told = getattr(result, "result", None) or result._result
