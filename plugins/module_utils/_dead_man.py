@@ -106,6 +106,8 @@ class DeadMan:
             instead = f" in place of that of run {before.run_id}" if before is not None else ""
             return self._result("would_arm", f"Would start {self._unit} again after {after} s{instead}", changed=True)
         self._clear()
+        # The timer's start would else be refused where systemd counts too many starts of late.
+        self._systemd.reset_failed(self._unit)
         made = self._runner(self._argv(run_id, after), QUERY_TIMEOUT)
         unsupported = self._why_unsupported(made)
         if unsupported:

@@ -61,7 +61,7 @@ def stop_and_release(
         stopped = stop_or_look(world.systemd, unit, params["drain"], world.clock, check_mode=check_mode)
         if stopped.failed:
             # A server that was told to end and has not would only be signalled past its manager.
-            result = ReleaseResult("survivors", f"{stopped.reason}. Nobody was signalled.")
+            result = ReleaseResult("survivors", f"{stopped.reason}. Nobody else was signalled.")
             return Released(result, None, "not_asked"), stopped
         stopped_at = world.clock.monotonic() if stopped.changed else None
     released = release_gpus(

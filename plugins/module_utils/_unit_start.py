@@ -25,6 +25,7 @@ StartVerdict = t.Literal["started", "would_start", "already_active", "unprepared
 PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
 LEFT_INACTIVE = "InactiveExitTimestampMonotonic"  # microseconds
 RELOAD_TIMEOUT = 90.0  # seconds: systemd reads all units anew, and runs the generators
+STOP_TIMEOUT = 30.0  # seconds: nothing of the unit runs
 _RUNS = ("active", "activating", "reloading", "refreshing")
 _NOT_ENABLED = ("disabled", "linked", "linked-runtime", "bad", "")
 
@@ -84,7 +85,13 @@ def start_unit(systemd: Systemd, request: StartRequest, clock: Clock, boot_id: s
     if end is not None:
         return end
     before = answer["ActiveState"]
-    if before in _RUNS:
+    if "auto-restart" in answer.get("SubState", ""):
+        # Nobody runs: systemd waits for its next attempt, and would make it with the former files. Ended, not raced.
+        done = systemd.stop(unit, STOP_TIMEOUT)
+        if done.exit_code != 0:
+            reason = f"{unit} was not started: systemd is about to start it by itself ({what_it_said(done)})"
+            return StartResult("unprepared", f"{reason}: stop.yml first", before)
+    elif before in _RUNS:
         reason = (
             f"{unit} was {before} ({answer.get('SubState', 'unknown')}) before this run started it: something else"
             " starts it (another unit, a timer, a person). Find out what, then relaunch"
@@ -108,6 +115,9 @@ def start_unit(systemd: Systemd, request: StartRequest, clock: Clock, boot_id: s
             reason = f"{unit} was not started: it could not be enabled for the next boot: {what_it_said(done)}"
             return dataclasses.replace(result, reason=reason)
         result = dataclasses.replace(result, enabled=True)
+    # An ordered start is none of those that systemd counts to see a unit that fails again and again; without this the
+    # fourth relaunch of an afternoon ends with "start request repeated too quickly", the old server stopped.
+    systemd.reset_failed(unit)
     asked_at = clock.monotonic()
     done = systemd.start(unit, request.timeout)
     result = dataclasses.replace(result, seconds=round(clock.monotonic() - began, 3))

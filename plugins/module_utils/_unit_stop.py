@@ -30,7 +30,8 @@ POLL_FIRST, POLL_MOST = 0.05, 0.5
 
 @dataclasses.dataclass(frozen=True)
 class StopResult:
-    """verdict, with one sentence for people. result is systemd's own word for how the unit ended, None if unknown."""
+    """verdict, with one sentence for people. result is systemd's own word for how the unit ended, None if unknown.
+    ordered: systemd took the order to stop it, whatever came of that."""
 
     verdict: StopVerdict
     reason: str
@@ -39,17 +40,19 @@ class StopResult:
     result: str | None
     stopped_after_s: float
     cleared_failure: bool = False
+    ordered: bool = False
 
     @property
     def changed(self) -> bool:
-        return self.verdict in ("drained", "cut", "would_stop") or self.cleared_failure
+        return self.verdict in ("drained", "cut", "would_stop") or self.cleared_failure or self.ordered
 
     @property
     def failed(self) -> bool:
         return self.verdict == "still_running"
 
     def as_dict(self) -> dict[str, t.Any]:
-        return dataclasses.asdict(self)
+        """The public shape; ordered is in `changed`."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "ordered"}
 
     def as_diff(self) -> dict[str, str]:
         after = "inactive" if self.changed else self.state_before
@@ -130,6 +133,9 @@ def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopRe
         return StopResult("still_running", reason, main_pid, state, None, passed())
     after = _wait_stopped(systemd, unit, started + drain, clock)
     if after is not None and is_stopped(after):
+        if after.get("Result") == "timeout":
+            reason = f"{unit} (pid {main_pid}) was cut off by systemd {passed():.1f} s after SIGTERM: its unit's own"
+            return ended("cut", f"{reason} TimeoutStopSec is shorter than the drain of {drain:.0f} s", after)
         return ended("drained", f"{unit} (pid {main_pid}) stopped by itself {passed():.1f} s after SIGTERM", after)
 
     killed = systemd.kill(unit, "SIGKILL")
@@ -142,9 +148,9 @@ def stop_unit(systemd: Systemd, unit: str, drain: float, clock: Clock) -> StopRe
     still = f"{unit} (pid {main_pid}) is still {now}, {drain:.0f} s after SIGTERM and {wait:.0f} s after"
     if killed.exit_code == 0:
         reason = (
-            f"{still} SIGKILL; a process that survives SIGKILL that long is stuck in the kernel: look at its state and"
-            " wchan with gpu_holders_info"
+            f"{still} SIGKILL; a process that survives SIGKILL that long gives back a TiB of pinned memory, or is stuck"
+            " in the kernel: look at its state and wchan with gpu_holders_info"
         )
     else:
         reason = f"{still} systemd did not carry out SIGKILL ({what_it_said(killed)}): see whether systemd answers"
-    return StopResult("still_running", reason, main_pid, state, None, passed())
+    return StopResult("still_running", reason, main_pid, state, None, passed(), ordered=True)

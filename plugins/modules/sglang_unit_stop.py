@@ -59,7 +59,8 @@ RETURN = r"""
 verdict:
   description:
     - V(absent) there is no such unit; V(already_stopped); V(drained) it ended by itself within the drain; V(cut) it
-      was killed after the drain; V(would_stop) in check mode; V(still_running), with which the module fails.
+      was killed after the drain, or by systemd before it was over; V(would_stop) in check mode; V(still_running),
+      with which the module fails.
   returned: always
   type: str
   sample: drained

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import time
 import typing as t
 
 import commands
@@ -125,6 +127,25 @@ def test_what_was_written_by_hand_gets_no_timer_and_its_successor_does(served: I
     second = play("relaunch.yml", "ct101")
     assert second.code == 0, second.why()
     assert second.last("Arm the dead-man timer").result["verdict"] == "armed"
+
+
+def test_what_was_written_by_hand_is_not_left_to_systemd(served: Inside) -> None:
+    """Its successor's guard said no, and systemd would start it in a moment, past every guard."""
+    serving.serve(served, HALVES["ct101"]["gpus"])
+    hook = os.path.join(layout.STATE, "log", "thief-hook.yml")
+    thief = ["systemd-run", "--quiet", "--collect", "--unit=test-thief.service",
+             *served.hold_command('{"gpu": 1, "mib": 5000}')]  # fmt: skip
+    tasks = [{"name": "Somebody takes a GPU", "ansible.builtin.command": {"argv": thief}},
+             {"name": "Wait until he has it", "ansible.builtin.wait_for": {"timeout": 2}}]  # fmt: skip
+    layout.write(hook, json.dumps(tasks))
+    delay = 3
+    played = play("relaunch.yml", "ct101",
+                  extra={"relaunch_hook_after_release": hook, "sglang_server_restart_delay": delay})  # fmt: skip
+    assert played.code == 2, played.why()
+    assert "has no start guard" in played.why(), played.why()
+    assert "by hand" in show(served, UNIT, "Description")
+    time.sleep(2 * delay)
+    assert show(served, UNIT, "ActiveState") in ("inactive", "failed")
 
 
 def test_a_pause_takes_the_timer_of_a_run_that_is_over_away(served: Inside) -> None:

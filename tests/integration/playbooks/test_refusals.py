@@ -9,6 +9,20 @@ from __future__ import annotations
 import pytest
 from simulated_nodes import Node, alive
 
+# Between the preflight and the stop requests come in; the server that reports them is another start of it.
+REQUESTS_COME = """\
+- name: Start the server that the scenario now tells of
+  ansible.builtin.command: "{{ simulated_node }}/bin/systemctl --user restart sglang.service"
+
+- name: Wait until it serves
+  ansible.builtin.uri:
+    url: "http://127.0.0.1:%d/health"
+  register: answer
+  until: answer is success
+  retries: 100
+  delay: 0.2
+"""
+
 
 @pytest.fixture(scope="module")
 def serving(make_shared_node, play) -> list[Node]:
@@ -35,6 +49,7 @@ def serving(make_shared_node, play) -> list[Node]:
         pytest.param({"sglang_stop_drain": "soon"}, "sglang_stop_drain", id="another type"),
         pytest.param({"gpu_drift_mode": "mend"}, "must be one of: report, remediate", id="none of the choices"),
         pytest.param({"run_record_keep": 0}, "it must be at least 1", id="out of range"),
+        pytest.param({"relaunch_when_busy": "wait"}, "it must be refuse, drain or force", id="when busy"),
     ],
 )
 def test_variables(variables, said, serving, play) -> None:
@@ -112,4 +127,18 @@ def test_running_requests(make_node, play) -> None:
     assert forced.rc == 0, str(forced)
     assert "cut" in forced.text, str(forced)
     assert not alive(second)
+    assert len(node.launchers()) == 1
+
+
+def test_requests_that_come_after_the_preflight(make_node, play, tmp_path) -> None:
+    """A hook that drains a load balancer takes its time, and so does the turn of a node among many."""
+    node = make_node()
+    assert play("start", node).rc == 0
+    hook = tmp_path / "hook.yml"
+    hook.write_text(REQUESTS_COME % node.port)
+    node.script({"requests_running": 3})
+    run = play("relaunch", node, relaunch_hook_before_stop=str(hook))
+    assert run.rc == 2, str(run)
+    assert "answering 3 requests" in " ".join(run.failures(node)), str(run)
+    assert run.verbs(node, "stop", "start", "restart") == ["restart"], run.of(node)
     assert len(node.launchers()) == 1

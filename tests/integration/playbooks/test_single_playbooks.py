@@ -58,6 +58,8 @@ def test_start_refuses_a_stuck_gpu_and_names_it(node, left_over, monitor, play) 
     assert str(left_over) in run.text, str(run)
     assert not node.launchers()
     assert alive(left_over), "start.yml releases nothing"
+    assert "This run started nothing, and the files that were live are live" in run.text, str(run)
+    assert not list(node.config.parent.glob("*.staged")), "they hold keys"
 
 
 def test_release_frees_the_gpus_and_starts_nothing(node, left_over, monitor, play) -> None:

@@ -83,16 +83,19 @@ def test_a_second_relaunch_changes_no_file(node, play) -> None:
 def test_start_says_whom_the_guard_refused(node, play) -> None:
     """Somebody takes a GPU in the moment between the gate and the start."""
     assert systemctl(node, "stop").returncode == 0
+    served = node.config.read_bytes()
     hold = shlex.join([sys.executable, str(SIMULATE), "hold", str(node.folder), "--gpu", "3", "--mib", "5000"])
     node.wrap_systemctl({}, before={"start": f"{hold} >/dev/null 2>&1"})
     try:
-        run = play("start", node)
+        run = play("start", node, sglang_server_profile="slow")
     finally:
         node.unwrap_systemctl()
     assert run.rc == 2, str(run)
     assert "sglang.service was not started: Refuses to start sglang.service" in run.text, str(run)
     assert "GPU 3 holds 5000 MiB" in run.text, str(run)
     assert node.launchers() == []
+    assert node.config.read_bytes() == served, "what systemd goes on trying is what served"
+    assert "IS DOWN. The former files are live" in run.text, str(run)
 
 
 def test_the_words_of_an_earlier_start_are_not_quoted(node, play) -> None:

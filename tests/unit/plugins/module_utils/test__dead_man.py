@@ -102,6 +102,11 @@ def test_armed_with_the_systems_own_timer(manager: Manager) -> None:
     assert "--user" not in argv
 
 
+def test_the_timers_start_is_not_one_of_too_many(manager: Manager) -> None:
+    manager.timer().arm("run-1", 3600)
+    assert ("systemctl", "reset-failed", "--", UNIT) in manager.calls[: manager.calls.index(manager.made()[0])]
+
+
 def test_arming_again_replaces_it(manager: Manager) -> None:
     manager.timer().arm("run-1", 3600)
     manager.clock.now += 600

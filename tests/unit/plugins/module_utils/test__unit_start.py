@@ -86,16 +86,16 @@ def test_new_files_are_live_and_known_to_systemd_before_the_start(live: pathlib.
     manager = Manager(Clock(), live)
     result = start(manager)
     assert (result.verdict, result.swapped, result.reloaded) == ("started", (str(live),), True)
-    assert manager.calls == ["daemon-reload", "start 700"]
+    assert manager.calls == ["daemon-reload", "reset-failed", "start 700"]
     assert manager.started_with == "new\n"
-    assert result.seconds == 1.5
+    assert result.seconds == 2.0
 
 
 def test_where_nothing_changed_systemd_need_not_read_all_units(live: pathlib.Path) -> None:
     manager = Manager(Clock(), live)
     result = start(manager, staged=False)
     assert (result.verdict, result.swapped, result.reloaded) == ("started", (), False)
-    assert manager.calls == ["start 700"]
+    assert manager.calls == ["reset-failed", "start 700"]
 
 
 @pytest.mark.parametrize("needs", ["yes", None])
@@ -106,17 +106,50 @@ def test_a_unit_that_was_edited_by_hand_is_read_anew(needs: str | None, live: pa
     if needs:
         manager.state["NeedDaemonReload"] = needs
     assert start(manager, staged=False).verdict == "started"
-    assert manager.calls == ["daemon-reload", "start 700"]
+    assert manager.calls == ["daemon-reload", "reset-failed", "start 700"]
 
 
 @pytest.mark.parametrize(("state", "asked"), [("disabled", True), ("", True), ("enabled", False), ("static", False)])
 def test_it_is_enabled_where_it_is_not(state: str, asked: bool, live: pathlib.Path) -> None:
     manager = Manager(Clock(), live, UnitFileState=state)
     assert start(manager, staged=False, enable=True).enabled == asked
-    assert manager.calls == [*(["enable"] if asked else []), "start 700"]
+    assert manager.calls == [*(["enable"] if asked else []), "reset-failed", "start 700"]
     manager.calls.clear()
     assert not start(manager, staged=False).enabled
-    assert manager.calls == ["start 700"]
+    assert manager.calls == ["reset-failed", "start 700"]
+
+
+def test_an_ordered_start_is_not_one_of_too_many(live: pathlib.Path) -> None:
+    """systemd counts every start, those that a person orders too, and refuses the fourth within four hours."""
+    manager = Manager(Clock(), live)
+    begun: list[int] = []
+
+    def count() -> None:
+        since = len(manager.calls) - manager.calls[::-1].index("reset-failed") if "reset-failed" in manager.calls else 0
+        begun[:] = [one for one in begun if one > since] + [len(manager.calls)]
+        if len(begun) > 3:
+            manager.fails["start"] = "start request repeated too quickly"
+
+    manager.guard = count
+    for dummy in range(5):
+        assert start(manager, staged=False).verdict == "started"
+
+
+def test_an_attempt_that_systemd_is_about_to_make_itself_is_ended_first(live: pathlib.Path) -> None:
+    """It is nobody's server, and would come up with the files that are there now."""
+    manager = Manager(Clock(), live, ActiveState="activating", SubState="auto-restart")
+    assert start(manager).verdict == "started"
+    assert manager.calls == ["stop", "daemon-reload", "reset-failed", "start 700"]
+    assert manager.started_with == "new\n"
+
+
+def test_where_that_attempt_cannot_be_ended_nothing_is_swapped(live: pathlib.Path) -> None:
+    manager = Manager(Clock(), live, ActiveState="activating", SubState="auto-restart")
+    manager.fails["stop"] = "Access denied"
+    result = start(manager)
+    assert (result.verdict, live.read_text(), manager.calls) == ("unprepared", "old\n", ["stop"])
+    assert "Access denied" in result.reason
+    assert "stop.yml" in result.reason
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "reloading"])

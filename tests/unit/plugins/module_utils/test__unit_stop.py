@@ -115,9 +115,21 @@ def test_a_failed_state_is_cleared_after_an_ordinary_stop() -> None:
     assert manager.calls == ["stop", "reset-failed"]
 
 
+def test_what_systemd_cut_off_did_not_drain() -> None:
+    """Its unit's own TimeoutStopSec is shorter than the drain that was asked for."""
+    manager = Manager(Clock(), stops_after=90, ends_as="failed")
+    assert manager.state is not None
+    manager.state["Result"] = "timeout"
+    result = stop(manager, drain=600)
+    assert (result.verdict, result.cleared_failure) == ("cut", True)
+    assert "TimeoutStopSec is shorter than the drain of 600 s" in result.reason
+    assert manager.calls == ["stop", "reset-failed"]
+
+
 def test_what_survives_sigkill_fails_with_the_next_step() -> None:
     result = stop(Manager(Clock(), stops_after=None, dies_by_kill=False), drain=5)
-    assert result.verdict == "still_running"
+    assert (result.verdict, result.changed) == ("still_running", True)
+    assert "ordered" not in result.as_dict()
     assert "gpu_holders_info" in result.reason
     assert "4711" in result.reason
 
@@ -151,7 +163,7 @@ def test_a_refusal_is_passed_on_in_systemds_words() -> None:
     manager = Manager(Clock(), stops_after=None)
     manager.refuses = True
     result = stop(manager)
-    assert result.verdict == "still_running"
+    assert (result.verdict, result.changed) == ("still_running", False)
     assert "Access denied" in result.reason
     assert manager.calls == ["stop"]
 

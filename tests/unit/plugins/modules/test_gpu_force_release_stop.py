@@ -100,7 +100,7 @@ def test_where_the_server_is_not_stopped_nobody_is_signalled(unit: Unit) -> None
     result = unit.release()
     assert (result["failed"], result["stop"]["verdict"]) == (True, "still_running")
     assert "Access denied" in result["msg"]
-    assert "Nobody was signalled" in result["msg"]
+    assert "Nobody else was signalled" in result["msg"]
     assert (result["signalled"], result["gate"]) == ([], None)
     assert unit.node.signals() == []
     assert alive(server)
