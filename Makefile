@@ -21,7 +21,7 @@ setup: .venv/ready ## make .venv with nox, and the link through which tools find
 demo: setup ## the main job on a simulated 8-GPU node: from a stuck GPU to a serving server
 	@$(NOX) --session demo
 
-test: setup ## everything: lint, docs, unit tests, sanity, scenarios, archive
+test: setup ## lint, docs, unit tests, sanity, the quick scenarios, archive
 	@.venv/bin/python tests/tooling/run_sessions.py $(SESSIONS)
 
 test-slow: setup ## simulator, molecule-slow, test-faults, test-lxc and test-lxc-launch, one after the other (root)

@@ -124,7 +124,37 @@ def changelog(root: pathlib.Path) -> list[str]:
         breaches.append("CHANGELOG.md: it does not exist.")
     if str(version) not in (releases or {}) and not list((root / "changelogs" / "fragments").glob("*.yml")):
         breaches.append(f"changelogs: nothing is said about version {version}, and no fragment is there.")
+    return breaches + _untold(root, list((releases or {}).values()))
+
+
+def _untold(root: pathlib.Path, releases: list[dict[str, t.Any]]) -> list[str]:
+    """What is recorded and not on the page, and what antsibull-changelog does not find by itself and nobody named."""
+    page = root / "CHANGELOG.md"
+    words = set(page.read_text(encoding="utf-8").replace("\\", "").split()) if page.exists() else set()
+    new = [(kind, entry["name"]) for told in releases for kind, entries in _entries(told) for entry in entries]
+    breaches = [
+        f"CHANGELOG.md: {name} is in changelog.yaml and not on the page: run antsibull-changelog generate."
+        for _kind, name in new
+        if f"cleanslate.gpu.{name}" not in words
+    ]
+    for path in sorted((root / "changelogs" / "fragments").glob("*.yml")):
+        fragment = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for kind in ("role", "playbook"):
+            new += [(kind, entry["name"]) for entry in fragment.get(f"add object.{kind}", [])]
+    there = [("role", path.parents[1].name) for path in root.glob("roles/*/meta/main.yml")]
+    there += [("playbook", path.stem) for path in root.glob("playbooks/*.yml")]
+    breaches += [
+        f"changelogs: the {kind} {name} is in no release and no fragment (add object.{kind})."
+        for kind, name in sorted(there)
+        if (kind, name) not in new
+    ]
     return breaches
+
+
+def _entries(told: dict[str, t.Any]) -> t.Iterator[tuple[str, list[dict[str, t.Any]]]]:
+    yield "module", told.get("modules", [])
+    for group in ("plugins", "objects"):
+        yield from told.get(group, {}).items()
 
 
 def _options_of(path: pathlib.Path) -> tuple[set[str], set[str], bool]:

@@ -100,6 +100,10 @@ def test_init_files(name: str, clean: bool) -> None:
     assert (project_rules.packages_with_init([name]) == []) is clean
 
 
+RECORDED = "releases: {0.2.0: {modules: [{name: gpu_x}]}}"
+NAMED = "add object.playbook: [{name: stop, description: Stop}]"
+
+
 @pytest.mark.parametrize(
     ("files", "breaches"),
     [
@@ -108,6 +112,10 @@ def test_init_files(name: str, clean: bool) -> None:
         ({"CHANGELOG.md": "x", "changelogs/fragments/1-a.yml": "bugfixes: [a.]"}, 0),
         ({"changelogs/changelog.yaml": "releases: {0.2.0: {}}"}, 1),
         ({}, 2),
+        ({"CHANGELOG.md": "* cleanslate\\.gpu\\.gpu\\_x \\- X", "changelogs/changelog.yaml": RECORDED}, 0),
+        ({"CHANGELOG.md": "* cleanslate\\.gpu\\.gpu\\_y \\- X", "changelogs/changelog.yaml": RECORDED}, 1),
+        ({"CHANGELOG.md": "x", "changelogs/fragments/1-a.yml": "bugfixes: [a.]", "playbooks/stop.yml": "[]"}, 1),
+        ({"CHANGELOG.md": "x", "changelogs/fragments/1-a.yml": NAMED, "playbooks/stop.yml": "[]"}, 0),
     ],
 )
 def test_changelog(tmp_path: pathlib.Path, files: dict[str, str], breaches: int) -> None:

@@ -55,6 +55,16 @@ first scope where it is no target.
 of its logins there. Where a playbook runs on the node inside a service that starts GPU jobs as well, a CI runner or
 a notebook server, these jobs are targets too: set `gpu_release_scope: unit` there.
 
+`lxc` is asked on a GPU host, which tells containers apart and not what runs in them: whatever computes in container 101
+is a target, in its other services and in docker containers inside it too. What keeps those is a second look:
+`preflight.yml`, `relaunch.yml` and `release.yml` rehearse the gate inside the container as well, with `own` there, and
+whoever is foreign in that look refuses the run before anything is stopped. The role `gpu_release` and the module
+`gpu_force_release` by themselves have no such look, and what begins to compute in the container after it, a rollback
+included, is a target like the rest ([on Proxmox](on-proxmox.md#what-else-runs-in-the-container)).
+
+The init of a container is never signalled. Where it computes itself it shuts the gate, be its container named or not:
+stop that container first.
+
 | process | unit | own | lxc | all | reason |
 |---|---|---|---|---|---|
 """
@@ -113,6 +123,8 @@ def _unit(name: str, **more: t.Any) -> Ownership:
 
 _NOWHERE = Ownership()
 _LXC = Ownership(container=Container("lxc", "101"))
+_LXC_SERVICE = Ownership("train.service", container=Container("lxc", "101"))
+_LXC_DOCKER = Ownership(container=Container("lxc", "101"), nested=Container("docker", "cd" * 32))
 _DOCKER = Ownership(container=Container("docker", "ab" * 32))
 _DCGM = {"exe": "/usr/bin/nv-hostengine", "comm": "nv-hostengine"}
 CASES: tuple[tuple[str, rules.Claim], ...] = (
@@ -141,7 +153,10 @@ CASES: tuple[tuple[str, rules.Claim], ...] = (
     ("in a service of which nothing is known", claim(_unit("unknown.service"))),
     ("in a user's service", claim(_unit("notebook.service", user_service=True))),
     ("in a docker container of this node", claim(_DOCKER, same_namespace=False)),
+    ("the init of that docker container", claim(_DOCKER, ns_pids=(8000, 1), same_namespace=False)),
     ("in LXC container 101", claim(_LXC, same_namespace=False)),
+    ("in another service of LXC container 101", claim(_LXC_SERVICE, same_namespace=False)),
+    ("in a docker container inside LXC container 101", claim(_LXC_DOCKER, same_namespace=False)),
     ("in LXC container 102", claim(Ownership(container=Container("lxc", "102")), same_namespace=False)),
     ("in a container of unknown kind", claim(Ownership(container=Container("unknown", "/strange")))),
     ("in another PID namespace", claim(_NOWHERE, same_namespace=False)),
