@@ -158,6 +158,12 @@ def targets_of(scan: HolderScan, own: t.AbstractSet[int]) -> tuple[Holder, ...]:
     return tuple(holder for holder in scan.targets() if holder.pid > 1 and holder.pid not in own)
 
 
+def torn_down(holder: Holder) -> Holder:
+    """One that got KILL and has not ended, although no scan shows it any more: its tables are detached, and what was in
+    them is still being given back."""
+    return dataclasses.replace(holder, dying=True, state="?", wchan=None, devices=(), via=())
+
+
 def topmost(targets: t.Sequence[Holder], above: t.Callable[[int], t.Sequence[int]]) -> tuple[Holder, ...]:
     """Of each tree of targets the one at the top. A dying one is no longer above anybody: it passes nothing on."""
     living = {holder.pid for holder in targets if not holder.dying}

@@ -37,7 +37,8 @@ class Clock:
 @dataclasses.dataclass
 class Fake:
     """A process. term and kill: seconds until it ends after that signal (None: ignores it). dies_at: by itself.
-    listed: seconds for which a scan still finds it afterwards, unreaped and only listed by nvidia-smi."""
+    listed: seconds for which a scan still finds it afterwards, unreaped and only listed by nvidia-smi. unseen: while it
+    is dying no scan finds it, since its tables are detached."""
 
     pid: int
     ppid: int = 1
@@ -60,6 +61,7 @@ class Fake:
     on_death: t.Callable[[World], None] | None = None
     dead: bool = False
     listed: float = 0.0
+    unseen: bool = False
     got: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -128,7 +130,7 @@ class World:
         self.clock.now += SCAN_COST
         if self.incomplete:
             return self.incomplete.pop(0)
-        seen = [self.holder(one) for one in self.alive() if one.holds]
+        seen = [self.holder(one) for one in self.alive() if one.holds and not (one.unseen and one.dying)]
         seen += [dataclasses.replace(self.holder(one), state="Z", dying=True) for one in self.unreaped()]
         return HolderScan(holders=tuple(seen), seconds=SCAN_COST)
 
