@@ -26,7 +26,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Managers, Order
 from ansible_collections.cleanslate.gpu.plugins.module_utils._respawning import Respawning
-from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import SHRINK_WINDOW, Shrinking
+from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import SHRINK_WINDOW, Shrinking, UsedMib
 from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Signaller
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
@@ -73,7 +73,7 @@ def release(
     signaller: Signaller,
     kinship: Kinship,
     managers: Managers,
-    used_mib: t.Callable[[], int | None] | None = None,
+    used_mib: UsedMib | None = None,
 ) -> ReleaseResult:
     """Scan, and make every target let go. used_mib tells the memory of all GPUs, for judging whether the dying still
     shrink; it is asked rarely."""
@@ -95,7 +95,7 @@ class _Run:
         signaller: Signaller,
         kinship: Kinship,
         managers: Managers,
-        used_mib: t.Callable[[], int | None] | None,
+        used_mib: UsedMib | None,
     ) -> None:
         self._scan, self._options, self._hold_again, self._describe = scan, options, hold_again, describe
         self._clock, self._kinship, self._managers = clock, kinship, managers
@@ -385,10 +385,10 @@ class _Run:
             why = self._refused.get(key)
             if self._managers.spares(holder) and why is None and not holder.dying:
                 why = "is protected and is only stopped through its manager, which did not end it"
-            lines.append(
-                f"{self._describe(holder)} {rules.survivor_line(holder, why, None if since is None else now - since)}"
-            )
+            dying_for = None if since is None else now - since
+            line = rules.survivor_line(holder, why, dying_for, silent=self._shrinking.silent)
+            lines.append(f"{self._describe(holder)} {line}")
         youngest = max(self._dying_since.get(identity(holder), now) for holder in targets)
         if all(holder.dying for holder in targets) and self._shrinking.still(youngest, now):
-            raise _Ended("dying", f"Killed, and still giving memory back when the time was over: {'; '.join(lines)}")
+            raise _Ended("dying", rules.dying_message(lines, silent=self._shrinking.silent))
         return f"Still holding the GPUs after {self._since_begin():.1f} s: {'; '.join(lines)}"

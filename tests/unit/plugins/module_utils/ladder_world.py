@@ -84,7 +84,7 @@ class World:
         self.adopters: set[int] = {1}
         self.own_pids = frozenset({500, 501})
         self.closed = 0
-        self.memory: list[int | None] = []
+        self.memory: list[int | t.Literal["hangs"] | None] = []
         self.memory_asked: list[float] = []
 
     # -- time ---------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class World:
     def spares(self, holder: Holder) -> bool:
         return holder.pid in self.spared
 
-    def used_mib(self) -> int | None:
+    def used_mib(self) -> int | t.Literal["hangs"] | None:
         self.memory_asked.append(self.clock.now - 1000.0)
         return self.memory.pop(0) if len(self.memory) > 1 else self.memory[0]
 

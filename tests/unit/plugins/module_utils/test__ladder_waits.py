@@ -79,3 +79,40 @@ def test_one_that_was_asked_and_let_go_is_not_waited_for() -> None:
     result = world.release()
     assert (result.verdict, world.got()) == ("released", {10: ["TERM"]})
     assert result.elapsed_s < 0.5
+
+
+def test_the_last_rung_is_prolonged_while_the_driver_does_not_answer() -> None:
+    """As long as it unpins it answers nobody: for 250 s with more than a TiB."""
+    world = World(Fake(10, kill=250.0, dying_after_kill=True))
+    world.memory = ["hangs"]
+    result = world.release([Rung("KILL", 180)], memory=True)
+    assert (result.verdict, world.got()) == ("released", {10: ["KILL"]})
+    assert result.elapsed_s >= 250
+
+
+def test_nor_is_that_prolonged_without_end_and_a_reboot_is_not_the_first_advice() -> None:
+    world = World(Fake(10, kill=4000.0, dying_after_kill=True))
+    world.memory = ["hangs"]
+    result = world.release([Rung("KILL", 40)], memory=True)
+    assert result.verdict == "dying"
+    assert 300 <= result.elapsed_s < 302
+    words = ("pid 10 was killed 300 s ago and has not ended", "has not answered", "pinned", "ends by itself", "reboot")
+    places = [result.message.index(word) for word in words]
+    assert places[-1] == max(places)
+
+
+def test_a_driver_that_answers_again_and_shows_no_change_prolongs_nothing() -> None:
+    world = World(Fake(10, kill=4000.0, dying_after_kill=True))
+    world.memory = ["hangs", "hangs", 4712]
+    result = world.release([Rung("KILL", 60)], memory=True)
+    assert (result.verdict, result.failed) == ("survivors", True)
+    assert "has not answered" not in result.message
+    assert 60 <= result.elapsed_s < 62
+
+
+def test_a_silent_driver_prolongs_nothing_for_one_that_lives() -> None:
+    world = World(Fake(10, kill=None))
+    world.memory = ["hangs"]
+    result = world.release([Rung("KILL", 60)], memory=True)
+    assert result.verdict == "survivors"
+    assert result.elapsed_s < 62
