@@ -125,7 +125,8 @@ options:
 notes:
   - Run it as root in the PID namespace that owns the processes. In a container the processes of others cannot be
     seen.
-  - C(nvidia-smi) is asked who computes. Where it is missing or hangs, open and mapped devices alone decide.
+  - C(nvidia-smi) is asked who computes. Where it is missing or hangs, open and mapped devices alone decide. So they do
+    where it lists a number without a name, which is that of a dead process, or counts in another PID namespace.
 requirements:
   - Linux
 seealso:
