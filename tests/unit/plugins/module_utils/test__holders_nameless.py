@@ -22,7 +22,7 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.module_utils.holders_
     Node,
 )
 
-RECORDING = pathlib.Path(__file__).parents[4] / "recordings/nvidia-smi/apps-other-namespace.csv"
+RECORDING = pathlib.Path(__file__).parents[3] / "recordings/nvidia-smi/apps-other-namespace.csv"
 
 
 @pytest.fixture
@@ -61,7 +61,11 @@ def test_on_which_gpu_one_computes_is_not_told_by_it_either(node: Node, name: st
 
 
 def test_the_recorded_rows_of_another_namespace_make_nobody_a_target(node: Node) -> None:
-    listed = tuple(row.process for row in parse_processes(RECORDING.read_text(), "").rows if row.process is not None)
+    listed = tuple(
+        row.process
+        for row in parse_processes(RECORDING.read_text(encoding="utf-8"), "").rows
+        if row.process is not None
+    )
     assert len(listed) == 3
     for process in listed:
         node.fake.add(process.pid, opens=[node.gpu])
