@@ -27,15 +27,17 @@ options:
     default: 2
   interval:
     description:
-      - Seconds between two looks. Where a look takes longer than that, as long as it takes.
+      - Seconds between two looks. Where a look takes longer than that, as long as it takes, and at most 2.
     type: float
     default: 0.1
   timeout:
     description:
       - Seconds after which the gate gives up.
       - It fails earlier where nothing will change by itself, that is, where a missing or faulty GPU, a foreign
-        holder, a target, or memory that nobody holds has stood unchanged for 10 seconds, or at once where
-        C(nvidia-smi) hangs.
+        holder, a target, or memory that nobody holds has stood unchanged for 10 seconds.
+      - The driver answers nobody while pinned host memory is given back, for over a minute where there is much of it.
+        So a C(nvidia-smi) that hangs and cannot be killed is waited for, and no second one is started meanwhile. Where
+        it could be killed it is asked again if somebody was killed of late or is dying, and ends it at once if not.
     type: float
     default: 300.0
 """

@@ -31,6 +31,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
 SCAN_INTERVAL = 2.0  # seconds between scans while memory is high: they only name who holds it
 KILLED_RECENTLY = 180.0  # seconds in which what was killed may still be giving memory back
 FALLING_WINDOW = 10.0  # seconds for which a decrease counts as still going on
+# Seconds: a look may be held up for a minute by somebody who unpins memory, and that was waiting enough.
+LONGEST_PAUSE = 2.0
 # The inode of the first PID namespace is the same on every Linux (PROC_PID_INIT_INO).
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
@@ -175,10 +177,10 @@ class _Gate:
         self._cost = 0.0
 
     def pause(self) -> float:
-        """Until the next look: never more than half of the time goes into asking nvidia-smi, and the last look is at
-        the end. Scans have an interval of their own."""
+        """Until the next look: about half of the time at most goes into asking a nvidia-smi that is slow each time, and
+        the last look is at the end. Scans have an interval of their own."""
         left = self._options.timeout - (self._clock.monotonic() - self._began)
-        pause = max(self._options.interval, self._cost)
+        pause = max(self._options.interval, min(self._cost, LONGEST_PAUSE))
         return min(pause, max(left, self._options.interval))
 
     def step(self) -> GateResult | None:

@@ -89,13 +89,38 @@ def _unanswered(sample: Sample) -> Finding | None:
     if state == "ok":
         return None
     if state == "hung":
-        return Finding("unknown", f"{reason} No second one is started while one is stuck.", "at_once")
+        return _silent(sample)
     if state == "no_devices":
         return Finding("missing", reason, "patience")
     if state == "error" and sample.look.faulty:
         named = ", ".join(str(one) for one in sample.look.faulty)
         return Finding("faulty", f"nvidia-smi names as faulty: GPU {named}. {reason}", "patience")
     return Finding("unknown", reason, "timeout")
+
+
+def _silent(sample: Sample) -> Finding:
+    """nvidia-smi hangs. As long as somebody gives pinned host memory back the driver answers nobody; one look cannot
+    tell that from a driver that is stuck, and only time can."""
+    left_behind, dying = sample.look.hung_pid, [holder for holder in _holders(sample) if holder.dying]
+    passes = left_behind is not None or bool(dying) or sample.killed_recently
+    if sample.still_for is None or not passes:
+        reason = f"{sample.judgement.reason} No second one is started while one is stuck."
+        return Finding("unknown", reason, "at_once")
+    stuck = f"nvidia-smi did not answer within {sample.look.query_seconds:.0f} s and was killed."
+    if left_behind is not None:
+        stuck = f"nvidia-smi does not answer: pid {left_behind} was killed but cannot end (state D). It is left behind,"
+        stuck += " and no other one is started while it is there."
+    who = "whoever was stopped or killed on the GPU host of late, in another container too"
+    if dying:
+        who = f"at the last look at the processes these were ending: {_list(dying, sample)}"
+    return Finding(
+        "unknown",
+        f"{stuck} The driver answers nobody while somebody gives pinned host memory back, which takes over a minute "
+        f"for some hundred GiB and ends by itself ({who}). Where nobody is ending on the GPU host any more (states Z "
+        "and D), the driver itself is stuck: look for Xid lines in the kernel log; rebooting the GPU host comes last.",
+        "timeout",
+        pids=_pids(dying),
+    )
 
 
 def _incomplete_hardware(sample: Sample) -> Finding | None:

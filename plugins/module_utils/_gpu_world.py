@@ -73,8 +73,10 @@ class GpuWorld:
         asked = self.request.systemd_scope == "user" and self.request.scope.name in ("unit", "own")
         return self.systemd.main_pids(self.request.scope.units) if asked and self.request.scope.units else {}
 
-    def used_mib(self) -> int | None:
-        """Memory of all GPUs together, None where that cannot be told."""
+    def used_mib(self) -> int | t.Literal["hangs"] | None:
+        """Memory of all GPUs together, None where that cannot be told, "hangs" where nvidia-smi does not answer."""
         seen = self.look(processes=False)
+        if seen.state == "hung":
+            return "hangs"
         numbers = [gpu.used_mib for gpu in seen.gpus if gpu.used_mib is not None]
         return sum(numbers) if seen.state == "ok" and len(numbers) == len(seen.gpus) else None

@@ -101,8 +101,7 @@ class HolderReader:
     def read_all(
         self, compute_pids: t.Collection[int], parent_pid: int | None, share: Share = WHOLE
     ) -> t.Iterator[Item]:
-        """Everything one scan needs, or of the processes a share. parent_pid is what this /proc calls the process that
-        asked."""
+        """Everything one scan needs, or of the processes a share. parent_pid: who asked, as this /proc numbers it."""
         self._nodes = find_nodes(self._devices, self._majors, self._proc)
         stats, unknown = self._stats()
         surroundings = self._surroundings(stats, parent_pid)
@@ -216,11 +215,12 @@ class HolderReader:
         except OSError:
             if not found.holds and not found.sockets:
                 return  # the process is gone
-        if found.holds or found.sockets or (entry.pid in compute_pids and not denials):
-            holder = self._details(entry, living, found, "maps" not in (d.what for d in denials), stats)
+        ending = bool(denials) and self._ending(entry.pid)
+        if found.holds or found.sockets or (entry.pid in compute_pids and (ending or not denials)):
+            holder = self._details(entry, living, found, "maps" not in (d.what for d in denials), ending, stats)
             if holder is not None:
                 yield holder
-        if denials and not self._ending(entry.pid):
+        if denials and not ending:
             yield self._unreadable(entry, denials[0], bool(found.holds))
 
     def _fds(self, entry: ProcStat, living: list[ProcStat], found: _Found) -> None:
@@ -314,10 +314,9 @@ class HolderReader:
 
     def _unreadable(self, entry: ProcStat, denied: _Denied, listed: bool) -> RawUnreadable:
         pid, what, error = entry.pid, denied.what, denied.error
-        if listed:
-            return RawUnreadable(pid, entry.comm, what, error, False, "it is listed as a holder")
-        if pid == 1:
-            return RawUnreadable(pid, entry.comm, what, error, False, "PID 1 is never touched")
+        if listed or pid == 1:
+            reason = "it is listed as a holder" if listed else "PID 1 is never touched"
+            return RawUnreadable(pid, entry.comm, what, error, False, reason)
         status: ProcStatus = try_read(lambda: self._proc.status(pid), ProcStatus())
         if not status.uids:
             matters = self._nodes.may_be_opened_by_others(os.geteuid())
@@ -332,13 +331,14 @@ class HolderReader:
         living: t.Sequence[ProcStat],
         found: _Found,
         maps_read: bool,
+        ending: bool,
         stats: t.Mapping[int, ProcStat],
     ) -> RawHolder | None:
         """All there is to say about one holder. None where it neither holds, listens nor is dying, or is gone."""
         proc, pid = self._proc, entry.pid
         self._may_read(pid, STATUS)
         status: ProcStatus = try_read(lambda: proc.status(pid), ProcStatus())
-        dying = self._dying(entry, living, status)
+        dying = ending or self._dying(entry, living, status)
         if not found.holds and not found.sockets and not dying:
             return None
         tid = living[0].pid if living and not entry.alive else None

@@ -79,14 +79,13 @@ def look_for_holders(
     unit_mains: main process → its unit, where units have no cgroups of their own to tell what was started from them."""
     began = clock.monotonic()
     proc = Proc(request.proc_root)
-    listed: dict[int, list[str]] = {}
+    listed: dict[int, list[GpuProcess]] = {}
     for process in processes:
-        listed.setdefault(process.pid, []).append(process.gpu_uuid)
+        listed.setdefault(process.pid, []).append(process)
     own_pid = proc.own_pid()
-    pids = frozenset(listed)
     items, problems = _read(
         request,
-        lambda reader, share: reader.read_all(pids, own_pid, share),
+        lambda reader, share: reader.read_all(listed.keys(), own_pid, share),
         shares_of(request.proc_root),
         deadline=began + request.timeout,
         clock=clock,
@@ -252,7 +251,7 @@ def _claim(
     raw: RawHolder,
     surroundings: Surroundings,
     request: ScanRequest,
-    listed: t.Mapping[int, t.Sequence[str]],
+    listed: t.Mapping[int, t.Sequence[GpuProcess]],
     unit_mains: t.Mapping[int, str],
 ) -> Claim:
     def owner_at(cgroup: str | None) -> Ownership:
@@ -267,7 +266,9 @@ def _claim(
     same = _same_namespace(raw, surroundings)
     if not same and owner.container is None:
         owner = dataclasses.replace(owner, container=Container("unknown", raw.pid_namespace or "another PID namespace"))
-    gpus = tuple(dict.fromkeys(listed.get(raw.stat.pid, ())))
+    # Without a name the number is a dead process's, or one of another PID namespace: who lives here has it by chance.
+    rows = (row for row in listed.get(raw.stat.pid, ()) if row.name is not None or raw.dying)
+    gpus = tuple(dict.fromkeys(row.gpu_uuid for row in rows))
     computes: bool | None = raw.maps_gpu or bool(gpus and (raw.gpu_open or raw.dying))
     if not computes and not raw.maps_read:
         computes = None

@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils import _ladder_rules as rules
+from ansible_collections.cleanslate.gpu.plugins.module_utils._aims import Aims
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._holder_records import Holder, HolderScan
 from ansible_collections.cleanslate.gpu.plugins.module_utils._kinship import Kinship, ancestors
@@ -25,8 +26,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Managers, Order
 from ansible_collections.cleanslate.gpu.plugins.module_utils._respawning import Respawning
-from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import SHRINK_WINDOW, Shrinking
-from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Aim, Signaller, wait_for_ends
+from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import SHRINK_WINDOW, Shrinking, UsedMib
+from ansible_collections.cleanslate.gpu.plugins.module_utils._signalling import Signaller
 
 FIRST_INTERVAL = 0.02  # seconds between two scans: at first, after each death ...
 LONGEST_INTERVAL = 0.5  # ... and at most
@@ -72,7 +73,7 @@ def release(
     signaller: Signaller,
     kinship: Kinship,
     managers: Managers,
-    used_mib: t.Callable[[], int | None] | None = None,
+    used_mib: UsedMib | None = None,
 ) -> ReleaseResult:
     """Scan, and make every target let go. used_mib tells the memory of all GPUs, for judging whether the dying still
     shrink; it is asked rarely."""
@@ -94,17 +95,17 @@ class _Run:
         signaller: Signaller,
         kinship: Kinship,
         managers: Managers,
-        used_mib: t.Callable[[], int | None] | None,
+        used_mib: UsedMib | None,
     ) -> None:
         self._scan, self._options, self._hold_again, self._describe = scan, options, hold_again, describe
-        self._clock, self._signaller, self._kinship, self._managers = clock, signaller, kinship, managers
+        self._clock, self._kinship, self._managers = clock, kinship, managers
         self._shrinking = Shrinking(used_mib)
         self._own = kinship.own()
         self._began = clock.monotonic()
         self._now: HolderScan = HolderScan()
         self._seen: dict[Identity, Holder] = {}
-        self._aims: dict[Identity, Aim] = {}
-        self._gone: set[Identity] = set()  # whose end the last look has seen
+        self._aims = Aims(signaller, clock)
+        self._unseen: tuple[Holder, ...] = ()  # killed, not ended, and missed by the last look
         self._sent: dict[Identity, set[str]] = {}
         self._refused: dict[Identity, str] = {}
         self._dying_since: dict[Identity, float] = {}
@@ -160,16 +161,18 @@ class _Run:
         )
 
     def close(self) -> None:
-        for aim in self._aims.values():
-            aim.close()
+        self._aims.close()
 
     # -- looking -----------------------------------------------------------------------------------------------
 
     def _look(self) -> HolderScan:
         """Scan, and take note of who came, who went and who is dying."""
-        began, self._gone = self._clock.monotonic(), {key for key, aim in self._aims.items() if aim.gone()}
+        began = self._clock.monotonic()
+        self._aims.note_ended()
         self._now = self._scan() if self._respawning else rules.look_until_complete(self._scan, self._clock)
         now = self._clock.monotonic()
+        shown = {identity(holder) for holder in rules.targets_of(self._now, self._own)}
+        self._unseen = tuple(rules.torn_down(self._seen[key]) for key in self._aims.unended() if key not in shown)
         targets = self._targets()
         present = {identity(holder) for holder in targets}
         for holder in targets:
@@ -202,13 +205,11 @@ class _Run:
             )
 
     def _targets(self) -> tuple[Holder, ...]:
+        """Who is to let go yet. Where a gate follows, who only waits to be reaped is the gate's."""
         found = rules.targets_of(self._now, self._own)
-        return tuple(one for one in found if not self._ended(one)) if self._options.gate_follows else found
-
-    def _ended(self, holder: Holder) -> bool:
-        """Whether all its threads are dead, so that it only waits to be reaped: by its pidfd, and nothing is open."""
-        aim = self._aims.get(identity(holder))
-        return holder.dying and not holder.devices and aim is not None and aim.gone()
+        if self._options.gate_follows:
+            found = tuple(one for one in found if not one.dying or one.devices or not self._aims.ended(one))
+        return (*found, *self._unseen)
 
     def _above(self, pid: int) -> tuple[int, ...]:
         return ancestors(self._kinship, pid, {holder.pid: holder.ppid for holder in self._now.holders})
@@ -283,9 +284,9 @@ class _Run:
             interval = max(interval, KILL_INTERVAL) if killed else interval
             seconds = min(interval, max(deadline - now, 0.0))
             # A look at one who unpins memory takes until he has ended: then there is nobody left to wait for.
-            ended = not killed and any(aim.gone() for key, aim in self._aims.items() if key not in self._gone)
+            ended = not killed and self._aims.news()
             if not ended:
-                ended = wait_for_ends(self._signaller, self._aims.values(), seconds, self._clock, together=killed)
+                ended = self._aims.wait(seconds, together=killed)
             # At most about half of the time goes into scanning, however many processes there are.
             interval = max(FIRST_INTERVAL if ended else min(interval * 1.5, LONGEST_INTERVAL), self._now.seconds)
             self._look()
@@ -305,14 +306,7 @@ class _Run:
             if rung.kills or key in (eligible if key in known else top):
                 wanted.append(holder)
         for first in range(0, len(wanted), AT_ONCE):
-            self._send(rung, [holder for holder in wanted[first : first + AT_ONCE] if self._has_aim(holder)])
-
-    def _has_aim(self, holder: Holder) -> bool:
-        key = identity(holder)
-        aim = self._aims.get(key) or self._signaller.aim(holder.pid, holder.start_time)
-        if aim is not None:
-            self._aims[key] = aim
-        return aim is not None
+            self._send(rung, [holder for holder in wanted[first : first + AT_ONCE] if self._aims.take(holder)])
 
     def _send(self, rung: Rung, holders: t.Sequence[Holder]) -> None:
         for holder, again in zip(holders, self._hold_again(holders)):
@@ -321,7 +315,7 @@ class _Run:
                 continue
             if holder.pid <= 1 or holder.pid in self._own or holder.disposition != "target":
                 raise AssertionError(f"Contract violation: about to signal {holder}")
-            outcome = self._aims[key].send(rung.number)
+            outcome = self._aims.send(holder, rung)
             if outcome == "refused":
                 self._refused[key] = "could not be signalled (operation not permitted): run this as root (become: true)"
             elif outcome == "sent":
@@ -391,10 +385,10 @@ class _Run:
             why = self._refused.get(key)
             if self._managers.spares(holder) and why is None and not holder.dying:
                 why = "is protected and is only stopped through its manager, which did not end it"
-            lines.append(
-                f"{self._describe(holder)} {rules.survivor_line(holder, why, None if since is None else now - since)}"
-            )
+            dying_for = None if since is None else now - since
+            line = rules.survivor_line(holder, why, dying_for, silent=self._shrinking.silent)
+            lines.append(f"{self._describe(holder)} {line}")
         youngest = max(self._dying_since.get(identity(holder), now) for holder in targets)
         if all(holder.dying for holder in targets) and self._shrinking.still(youngest, now):
-            raise _Ended("dying", f"Killed, and still giving memory back when the time was over: {'; '.join(lines)}")
+            raise _Ended("dying", rules.dying_message(lines, silent=self._shrinking.silent))
         return f"Still holding the GPUs after {self._since_begin():.1f} s: {'; '.join(lines)}"

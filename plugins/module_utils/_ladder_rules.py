@@ -158,6 +158,12 @@ def targets_of(scan: HolderScan, own: t.AbstractSet[int]) -> tuple[Holder, ...]:
     return tuple(holder for holder in scan.targets() if holder.pid > 1 and holder.pid not in own)
 
 
+def torn_down(holder: Holder) -> Holder:
+    """One that got KILL and has not ended, although no scan shows it any more: its tables are detached, and what was in
+    them is still being given back."""
+    return dataclasses.replace(holder, dying=True, state="?", wchan=None, devices=(), via=())
+
+
 def topmost(targets: t.Sequence[Holder], above: t.Callable[[int], t.Sequence[int]]) -> tuple[Holder, ...]:
     """Of each tree of targets the one at the top. A dying one is no longer above anybody: it passes nothing on."""
     living = {holder.pid for holder in targets if not holder.dying}
@@ -219,18 +225,34 @@ def unreadable_message(scan: HolderScan, nothing_done: bool) -> str:
     )
 
 
-def survivor_line(holder: Holder, refusal: str | None, dying_for: float | None) -> str:
-    """Why a process is still there."""
+def survivor_line(holder: Holder, refusal: str | None, dying_for: float | None, *, silent: bool = False) -> str:
+    """Why a process is still there. silent: the driver did not answer when it was last asked."""
     if refusal is not None:
         return refusal
     if holder.dying:
         since = f" {dying_for:.0f} s ago" if dying_for is not None else ""
+        if silent:
+            return (
+                f"was killed{since} and has not ended{_where(holder)}, and the driver has not answered nvidia-smi since"
+            )
         return f"was killed{since} and does not end{_where(holder)}: rebooting the GPU host is the likely next step"
     if holder.ns_pid == 1:
         return "is PID 1 of its PID namespace and ignores signals from inside: stop its container"
     if holder.state == "D":
         return f"sleeps uninterruptibly{_where(holder)}: rebooting the GPU host is the likely next step"
     return f"outlived KILL in state {holder.state}{_where(holder)}: rebooting the GPU host is the likely next step"
+
+
+def dying_message(lines: t.Sequence[str], *, silent: bool) -> str:
+    """For those who were killed and get no second KILL: lines says who and why."""
+    who = "; ".join(lines)
+    if not silent:
+        return f"Killed, and still giving memory back when the time was over: {who}"
+    return (
+        f"Killed, and most likely still giving pinned host memory back when the time was over: {who}. That takes over "
+        "a minute for some hundred GiB, and ends by itself: look again before anything else. Where it does not end, "
+        "look for Xid lines in the kernel log; rebooting the GPU host comes last"
+    )
 
 
 def _where(holder: Holder) -> str:

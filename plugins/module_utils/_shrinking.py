@@ -15,21 +15,31 @@ import typing as t
 SHRINK_INTERVAL = 10.0
 SHRINK_WINDOW = 30.0
 
+# The memory of all GPUs together; None where that cannot be told, "hangs" where the driver does not answer.
+UsedMib = t.Callable[[], t.Union[int, t.Literal["hangs"], None]]
+
 
 class Shrinking:
-    """used_mib tells the memory of all GPUs together; None where that cannot be told."""
+    """The driver answers nobody while it unpins host memory. So a silent one counts as memory that becomes less, as
+    long as those who were killed have not ended."""
 
-    def __init__(self, used_mib: t.Callable[[], int | None] | None) -> None:
+    def __init__(self, used_mib: UsedMib | None) -> None:
         self._used_mib = used_mib
         self._asked_at: float | None = None
         self._used: int | None = None
         self._shrunk_at: float | None = None
+        self.silent = False  # the last question got no answer
 
     def look(self, began: float, now: float) -> float | None:
         """When a decrease was last seen. Asks where it is time to; began is when the waiting began."""
         if self._used_mib is None or now - (began if self._asked_at is None else self._asked_at) < SHRINK_INTERVAL:
             return self._shrunk_at
         used = self._used_mib()
+        self.silent = isinstance(used, str)
+        if isinstance(used, str):
+            # Asked again all the same: while one is left behind that starts no second one.
+            self._asked_at = self._shrunk_at = now
+            return now
         if used is None:
             self._used_mib = None  # Asking a stuck driver again makes it worse.
             return self._shrunk_at
@@ -39,5 +49,6 @@ class Shrinking:
         return self._shrunk_at
 
     def still(self, since: float, now: float) -> bool:
-        """A decrease was seen of late, or they have been dying (since then) too short a time to see one."""
-        return now - max(since, since if self._shrunk_at is None else self._shrunk_at) < SHRINK_WINDOW
+        """A decrease was seen of late, or they have been dying (since then) too short a time to see one, or the driver
+        does not say."""
+        return self.silent or now - max(since, since if self._shrunk_at is None else self._shrunk_at) < SHRINK_WINDOW

@@ -23,6 +23,7 @@ import signal
 import typing as t
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock, SystemClock
+from ansible_collections.cleanslate.gpu.plugins.module_utils._left_behind import is_there, read_stat
 
 # The same numbers on every architecture that has these calls, alpha excepted.
 _SYS_PIDFD_SEND_SIGNAL = 424
@@ -166,7 +167,9 @@ class StartTimeAim:
         return _outcome(lambda: self._kill(self._pid, signum))
 
     def gone(self) -> bool:
-        return start_time_of(self._pid, self._proc_root) != self._start_time
+        """As a pidfd tells it: a leader that nobody reaps has ended once its threads have."""
+        found = read_stat(self._pid, self._proc_root)
+        return found is None or found.start_time != self._start_time or not is_there(found, self._proc_root)
 
     def close(self) -> None:
         """Nothing is held."""

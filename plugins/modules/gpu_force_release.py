@@ -67,7 +67,7 @@ options:
     description:
       - Which signals are sent, one after the other, and how long each of them is given to work.
       - The last one has to be C(KILL). Its time is prolonged, up to 300 seconds, as long as the killed still give
-        memory back.
+        memory back, or have not ended and the driver answers nobody, as it does while pinned host memory is given back.
     type: list
     elements: dict
     default:
@@ -125,7 +125,8 @@ options:
 notes:
   - Run it as root in the PID namespace that owns the processes. In a container the processes of others cannot be
     seen.
-  - C(nvidia-smi) is asked who computes. Where it is missing or hangs, open and mapped devices alone decide.
+  - C(nvidia-smi) is asked who computes. Where it is missing or hangs, open and mapped devices alone decide. So they do
+    where it lists a number without a name, which is that of a dead process, or counts in another PID namespace.
 requirements:
   - Linux
 seealso:
@@ -168,7 +169,8 @@ verdict:
     - How it ended.
     - V(free) means that no target held a device, V(released) that every target is gone, V(would_release) what check
       mode says where there are targets, V(foreign) that only processes which are not in scope compute on the GPUs.
-    - V(dying) means that all that is left was killed and was still giving memory back when the time was over.
+    - V(dying) means that all that is left was killed and was still giving memory back when the time was over, or that
+      the driver had not answered since.
     - The module fails on V(survivors) (a target outlived the last signal, or could not be stopped), V(respawned)
       (something starts them again), V(incomplete) (not every process could be looked at) and V(refused) (the node is
       not the container it is said to be, C(/etc/cleanslate/allowed.json) on this machine does not allow it, or an

@@ -181,7 +181,7 @@ holders:
       returned: always
       sample: [fd, map]
     computes:
-      description: Whether it maps a GPU, or has one open and is listed as computing. Null where that is not known.
+      description: Whether it maps a GPU, or has one open and is listed by name as computing. Null where not known.
       type: bool
       returned: always
       sample: true

@@ -55,6 +55,13 @@ options:
         holds a GPU without memory on it is not noticed.
     type: bool
     default: true
+  killed_ago:
+    description:
+      - Seconds since a process that used these GPUs was last killed or stopped, by another execution or on another
+        machine, as the GPU host is for a container.
+      - For 180 seconds from then on, memory that nobody can be seen to hold is still being given back
+        (V(draining)) and not V(orphaned).
+    type: float
 notes:
   - Exactly one of O(expected_count) and O(expected_uuids) is needed.
   - O(port) needs O(holders=true).

@@ -124,6 +124,7 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "timeout": (Row(bad.SECONDS_OR_NONE),),
     },
     "gpu_wait_idle": {
+        "killed_ago": (Row(bad.SECONDS_OR_NONE),),
         "holders": (Row((False,), {"port": 30000}),),
         "timeout": (Row(bad.SECONDS_OR_NONE),),
         "expected_count": (Row(bad.COUNT), Row((None,), {})),

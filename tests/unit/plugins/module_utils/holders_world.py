@@ -42,8 +42,15 @@ class Node:
         self.asked.append(list(units))
         return {unit: self.states.get(unit) for unit in units}
 
-    def look(self, scope: Scope = OWN, listed: t.Sequence[tuple[int, str]] = (), timeout: float = 60.0) -> HolderScan:
-        processes = [GpuProcess(uuid, pid, None, 1) for pid, uuid in listed]
+    def look(
+        self,
+        scope: Scope = OWN,
+        listed: t.Sequence[tuple[int, str]] = (),
+        timeout: float = 60.0,
+        name: str | None = "python3",
+    ) -> HolderScan:
+        """name: of all that are listed, as nvidia-smi has it."""
+        processes = [GpuProcess(uuid, pid, name, 1) for pid, uuid in listed]
         return look_for_holders(
             self.request(scope, timeout), processes, unit_states=self.unit_states, clock=SystemClock()
         )

@@ -37,7 +37,8 @@ class Clock:
 @dataclasses.dataclass
 class Fake:
     """A process. term and kill: seconds until it ends after that signal (None: ignores it). dies_at: by itself.
-    listed: seconds for which a scan still finds it afterwards, unreaped and only listed by nvidia-smi."""
+    listed: seconds for which a scan still finds it afterwards, unreaped and only listed by nvidia-smi. unseen: while it
+    is dying no scan finds it, since its tables are detached."""
 
     pid: int
     ppid: int = 1
@@ -60,6 +61,7 @@ class Fake:
     on_death: t.Callable[[World], None] | None = None
     dead: bool = False
     listed: float = 0.0
+    unseen: bool = False
     got: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -82,7 +84,7 @@ class World:
         self.adopters: set[int] = {1}
         self.own_pids = frozenset({500, 501})
         self.closed = 0
-        self.memory: list[int | None] = []
+        self.memory: list[int | t.Literal["hangs"] | None] = []
         self.memory_asked: list[float] = []
 
     # -- time ---------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class World:
         self.clock.now += SCAN_COST
         if self.incomplete:
             return self.incomplete.pop(0)
-        seen = [self.holder(one) for one in self.alive() if one.holds]
+        seen = [self.holder(one) for one in self.alive() if one.holds and not (one.unseen and one.dying)]
         seen += [dataclasses.replace(self.holder(one), state="Z", dying=True) for one in self.unreaped()]
         return HolderScan(holders=tuple(seen), seconds=SCAN_COST)
 
@@ -185,7 +187,7 @@ class World:
     def spares(self, holder: Holder) -> bool:
         return holder.pid in self.spared
 
-    def used_mib(self) -> int | None:
+    def used_mib(self) -> int | t.Literal["hangs"] | None:
         self.memory_asked.append(self.clock.now - 1000.0)
         return self.memory.pop(0) if len(self.memory) > 1 else self.memory[0]
 

@@ -292,14 +292,6 @@ def test_no_fabric_is_no_reason(state: str | None) -> None:
     assert Node([ok(0, 0, fabric_state=state)]).wait().passed
 
 
-def test_a_hung_nvidia_smi_ends_it_at_once_and_is_not_asked_again() -> None:
-    node = Node([ok(0, 900), GpuLook("hung", None, hung_pid=55, query_seconds=60)], scan(holder()))
-    result = node.wait()
-    assert (result.verdict, result.passed, node.asked) == ("unknown", False, 2)
-    assert "55" in result.message
-    assert result.smi_state == "hung"
-
-
 @pytest.mark.parametrize("state", ["no_tool", "no_driver", "library_mismatch", "blocked", "error"])
 def test_an_answer_that_cannot_be_had_is_unknown_until_the_timeout(state: t.Any) -> None:
     result = Node([GpuLook(state, 1, first_line="x")]).wait(timeout=15)

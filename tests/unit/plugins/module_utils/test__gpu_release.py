@@ -174,6 +174,8 @@ def test_the_memory_of_all_gpus_together() -> None:
     assert world.used_mib() is None
     world.used, world.state = [5], "error"
     assert world.used_mib() is None
+    world.state = "hung"
+    assert world.used_mib() == "hangs"
 
 
 def test_what_the_release_saw_last_is_what_the_gate_begins_with() -> None:

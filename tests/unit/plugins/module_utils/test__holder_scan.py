@@ -105,6 +105,35 @@ def test_an_ordinary_zombie_is_nobody_unless_it_is_listed_as_computing(node: Nod
     assert holder.holds == ()
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_listed_process_that_is_ending_is_dying_though_its_tables_are_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """late: it began to end after its state was read, and before its tables were."""
+    node.fake.add(70, flags=ORDINARY | EXITING, tasks={70: {"flags": ORDINARY | EXITING}})
+    node.fake.write("70/maps", "")
+    real = Proc.stat
+    seen: list[int] = []
+
+    def stat(self: Proc, pid: int, tid: int | None = None) -> ProcStat:
+        entry = real(self, pid, tid)
+        seen.append(pid)
+        return dataclasses.replace(entry, flags=ORDINARY) if late and seen.count(70) == 1 and pid == 70 else entry
+
+    monkeypatch.setattr(Proc, "stat", stat)
+    (holder,) = node.holders({70}).values()
+    assert (holder.dying, holder.holds, holder.maps_read) == (True, (), False)
+    seen.clear()
+    assert node.items()[1:] == [], "nor does it matter where nobody lists it"
+
+
+def test_a_listed_process_that_lives_and_cannot_be_read_is_no_holder(node: Node) -> None:
+    node.fake.add(71)
+    node.fake.make_unreadable(71, "maps")
+    assert node.holders({71}) == {}
+    assert [entry.pid for entry in node.unreadable()] == [71]
+
+
 def test_a_listed_process_that_lives_and_holds_nothing_is_not_believed(node: Node) -> None:
     node.fake.add(71, opens=["/dev/null"])
     assert node.holders({71, 99999}) == {}

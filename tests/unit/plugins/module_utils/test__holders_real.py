@@ -61,7 +61,7 @@ def real_request(path: pathlib.Path) -> ScanRequest:
 
 
 def real_look(path: pathlib.Path, listed: t.Sequence[int] = ()) -> dict[int, Holder]:
-    processes = [GpuProcess(GPU0, pid, None, 1) for pid in listed]
+    processes = [GpuProcess(GPU0, pid, "python3", 1) for pid in listed]
     clock = SystemClock()
     # As the modules do: a process of this machine that ends just now is unreadable for a moment.
     scan = look_until_complete(

@@ -6,17 +6,19 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._shrinking import Shrinking
 
 
 class Memory:
-    def __init__(self, *used: int | None) -> None:
+    def __init__(self, *used: int | t.Literal["hangs"] | None) -> None:
         self.used = list(used)
         self.asked = 0
 
-    def __call__(self) -> int | None:
+    def __call__(self) -> int | t.Literal["hangs"] | None:
         self.asked += 1
         return self.used.pop(0)
 
@@ -57,3 +59,15 @@ def test_more_memory_does_not() -> None:
     shrinking = Shrinking(Memory(900, 900, 901))
     assert [shrinking.look(0.0, moment) for moment in (10.0, 20.0, 30.0)] == [None, None, None]
     assert not shrinking.still(0.0, 30.0)
+
+
+def test_a_driver_that_does_not_answer_counts_as_less_memory_until_it_does() -> None:
+    """It answers nobody while it unpins host memory, and one that is left behind costs nothing to ask about."""
+    memory = Memory(900, "hangs", "hangs", 900, 800)
+    shrinking = Shrinking(memory)
+    told = [(shrinking.look(0.0, moment), shrinking.silent) for moment in (10.0, 20.0, 29.9, 30.0)]
+    assert told == [(None, False), (20.0, True), (20.0, True), (30.0, True)]
+    assert shrinking.still(0.0, 999.0), "nobody can have seen a decrease"
+    assert (shrinking.look(0.0, 40.0), shrinking.silent) == (30.0, False)
+    assert not shrinking.still(0.0, 60.0)
+    assert shrinking.look(0.0, 50.0) == 50.0

@@ -182,6 +182,16 @@ def test_a_zombie_leader_with_a_living_thread_has_not_gone(signaller: KernelSign
         process.wait(LONG)
 
 
+def test_a_zombie_that_nobody_reaps_has_gone(signaller: KernelSignaller, sleeper: subprocess.Popen[bytes]) -> None:
+    """PID 1 of many containers reaps nobody, and a release waits for whom it has killed."""
+    aim = aim_at(signaller, sleeper)
+    assert aim.send(signal.SIGKILL) == "sent"
+    deadline = time.monotonic() + LONG
+    while not aim.gone():
+        assert time.monotonic() < deadline
+    assert start_time_of(sleeper.pid) is not None, "still to be reaped"
+
+
 def test_waiting_for_nobody_is_waiting() -> None:
     slept: list[float] = []
 

@@ -149,3 +149,9 @@ def test_options_that_cannot_be_meant_fail_before_anything_runs(
     assert result["failed"]
     assert words in result["msg"]
     assert node.asked() == 0
+
+
+def test_memory_of_one_that_was_killed_elsewhere_is_no_orphans(node: Node) -> None:
+    """On the GPU host, by a release that this node knows nothing of."""
+    for killed_ago, verdict in ((5, "draining"), (181, "orphaned"), (None, "orphaned")):
+        assert node.wait(76115, timeout=0.2, killed_ago=killed_ago)["verdict"] == verdict
