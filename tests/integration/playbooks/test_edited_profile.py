@@ -48,6 +48,22 @@ def edited(make_shared_node, play) -> Edited:
     return Edited(node, edits)
 
 
+def test_it_is_shown_as_what_it_is(edited, play, tmp_path) -> None:
+    path = tmp_path / "status.json"
+    run = play("status", edited.node, variables=edited.inventory, status_file=str(path))
+    (host,) = json.loads(path.read_text())["hosts"]
+    assert host["server"]["verdict"] == "ready", f"{host['problems']}\n{run}"
+    assert not any("The server is" in one["what"] for one in host["problems"]), host["problems"]
+    assert not any(key in run.out + path.read_text() for key in KEYS)
+
+
+def test_start_leaves_it_alone(edited, play) -> None:
+    before = edited.node.snapshot()
+    run = play("start", edited.node, variables=edited.inventory)
+    assert (run.rc, "nothing to start" in run.text) == (0, True), str(run)
+    assert edited.node.snapshot() == before
+
+
 def test_the_edit_is_reported_and_nothing_else(edited, play, tmp_path) -> None:
     before = edited.node.snapshot()
     for dummy in range(3):
