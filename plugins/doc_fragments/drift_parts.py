@@ -13,7 +13,9 @@ options:
   health:
     description:
       - How to look at the server, in the options of M(cleanslate.gpu.sglang_health_info). Without it nobody looks.
-      - It is looked at only where the profile to compare with is among O(profiles); another one may listen elsewhere.
+      - Host, port, key, log and number of workers are those with which the server was started, see
+        O(cleanslate.gpu.sglang_health_info#module:installed); these options are used where that cannot be read.
+      - It is looked at only where the profile to compare with is among O(profiles).
     type: dict
     suboptions:
       host:

@@ -66,7 +66,11 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("alone", "on_request", "unknown"),
     ),
     "load": ("whether a start is `within` its load budget or `overdue`", ("within", "overdue", "unknown")),
-    "moves": ("whether requests, tokens or the use of the GPUs say that the model works", ("yes", "no", "unknown")),
+    "moves": (
+        "whether requests, tokens, an answer or the use of the GPUs say that it works; `unknown` also where it may have"
+        " been asked at a port that is not its own",
+        ("yes", "no", "unknown"),
+    ),
     "drifted": ("whether configuration, unit or expectations are not as wanted", ("yes", "no", "unknown")),
     "requests": ("whether requests are running or queued", ("none", "some", "unknown")),
     "config": ("the policy for drifted configuration", ("report", "apply")),
@@ -211,12 +215,21 @@ ROWS: tuple[Row, ...] = (
     _row(
         "load_overdue",
         "relaunch",
-        "It has been starting for longer than its load budget, and nothing ends such a start by itself.",
+        "It has been starting for longer than its load budget, nothing in it works, and nothing ends such a start by"
+        " itself.",
         kills=True,
         server="starting",
         load="overdue",
         alive="yes",
         gpus=_FREE,
+        moves="no",
+    ),
+    _row(
+        "still_loading",
+        "report",
+        "It has been starting for longer than its load budget, and it works, or whether it does cannot be told.",
+        server="starting",
+        alive="yes",
     ),
     _row(
         "not_launched",
@@ -317,8 +330,8 @@ ROWS: tuple[Row, ...] = (
     _row(
         "moves",
         "report",
-        "It does not answer as it should, but its model works: a long request, or a hang that keeps"
-        " the GPUs turning, which SGLang's own watchdog ends.",
+        "It does not answer as it should, but something in it works: a long request, or a hang or a dead worker that"
+        " keeps the GPUs turning, which SGLang's own watchdog ends.",
         server=_SICK,
         moves="yes",
     ),
@@ -335,7 +348,7 @@ ROWS: tuple[Row, ...] = (
     _row(
         "half_dead",
         "relaunch",
-        "It runs, and a part of it is dead.",
+        "It runs, a part of it is dead, and nothing in it works.",
         kills=True,
         server=("failed", "crash_looping"),
         gpus=_FREE,

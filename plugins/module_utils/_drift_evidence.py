@@ -104,6 +104,8 @@ def gather(
     drifted, said["drifted"] = _drifted(node, parts)
     frozen, said["frozen"] = _frozen(service, parts, unit)
     alive, main_pid = _alive(health, service)
+    if alive == "yes" and _part(health, "started_with").get("told") is False:
+        said["server"] += f" With what it was started is not known: {_part(health, 'started_with').get('why')}."
     age = _age(health, now)
     if server == "starting" and age is not None:
         said["server"] += f" It has been starting for {age_words(age)}; {age_words(load_budget)} are allowed."
@@ -330,16 +332,16 @@ def _ended(service: Parts) -> t.Literal["alone", "on_request", "unknown"]:
 
 
 def _moves(health: Parts, parts: t.Any, gpus: tuple[str, ...]) -> Told:
-    progress = _part(health, "requests").get("progress")
-    if progress is True:
+    """A worker that is missing is no sign of a standstill: the others may wait for it at full speed, or serve."""
+    witnesses, started = _part(health, "witnesses"), _part(health, "started_with")
+    if _part(health, "requests").get("progress") is True or _part(witnesses, "generation").get("ok") is True:
         return "yes"
-    workers = _part(_part(health, "witnesses"), "workers").get("ok")
-    if workers is False:
-        return "no"  # the others turn in a collective for ever; their use says nothing
     use = _use(_part(parts, "gate"), gpus) or _use(_part(parts, "host_gate"), gpus)
     if use == "some":
         return "yes"
-    return "no" if use == "none" or progress is False else "unknown"
+    if started.get("told") is False and _part(witnesses, "port").get("ok") is not True:
+        return "unknown"  # it may have been asked at a port that is not its own
+    return "no" if use == "none" or _part(health, "requests").get("progress") is False else "unknown"
 
 
 def _use(gate: Parts, gpus: tuple[str, ...]) -> str | None:

@@ -31,6 +31,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values impo
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._server_look import server_look_from
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import SGLANG_ARGUMENTS, iso_time
+from ansible_collections.cleanslate.gpu.plugins.module_utils._started_with import Files
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
 
 _Part = t.Callable[[], t.Optional[dict[str, t.Any]]]
@@ -69,6 +70,7 @@ DRIFT_LOOK_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "memory_file": {"type": "path", "default": "/var/lib/cleanslate/drift.json"},
     "lease_dir": {"type": "path"},
     "health": {"type": "dict", "options": {name: SGLANG_ARGUMENTS[name] for name in _OF_HEALTH}},
+    "count_installed": {"type": "bool", "default": False},
     "gate": {"type": "dict", "options": {name: GATE_LOOK_ARGUMENTS[name] for name in _OF_GATE}},
 }
 
@@ -132,24 +134,34 @@ def _health_looks(params: t.Mapping[str, t.Any], clock: Clock, runner: Runner) -
         return dict.fromkeys(profiles, lambda: None)
     common = {name: params[name] for name in ("unit", "systemd_scope")}
     options = {**common, "systemctl": SGLANG_ARGUMENTS["systemctl"]["default"], **params["health"]}
+    files = Files(params["unit"], params["unit_path"], params["config_path"])
     looks: dict[str, _Part] = {}
     for profile in profiles:
         key = (params["secrets"].get(profile) or {}).get("api_key")
         keyed = {**options, "api_key": None if key is None else str(key)}
         with _naming("health"):
-            looks[profile] = server_look_from(keyed, clock, runner)
+            looks[profile] = server_look_from(keyed, clock, runner, files)
     return looks
 
 
-def _gate_look(params: t.Mapping[str, t.Any], clock: Clock) -> _Part:
-    """What looks at the GPUs once."""
+def _gate_look(params: t.Mapping[str, t.Any], clock: Clock, count: int | None = None) -> _Part:
+    """What looks at the GPUs once. count: how many there must be, where what is installed has said so."""
     if params["gate"] is None:
         return lambda: None
     options = {name: spec.get("default") for name, spec in GATE_LOOK_ARGUMENTS.items()}
     options |= {"scope": "unit", "units": [params["unit"]], "systemd_scope": params["systemd_scope"], **params["gate"]}
+    if count is not None:
+        options["expected_count"] = count
     with _naming("gate"):
         wait = gate_from(options, clock, check_mode=True)
     return lambda: wait().as_dict()
+
+
+def _gpus_installed(health: t.Mapping[str, t.Any] | None) -> int | None:
+    """How many GPUs of this node the server was started on; None where that is not known."""
+    started = (health or {}).get("started_with") or {}
+    workers = started.get("workers")
+    return workers if started.get("told") and isinstance(workers, int) else None
 
 
 def nothing_seen(why: str, clock: Clock) -> dict[str, t.Any]:
@@ -185,6 +197,9 @@ def drift_look_from(params: t.Mapping[str, t.Any], clock: Clock, runner: Runner)
         if not known:
             named = profile or "nobody asked for"
             config = config.but_not(f"profile {named} is not among those known: no text to compare")
+        health = healths[profile]() if known else None
+        count = _gpus_installed(health) if params["count_installed"] else None
+        look_at_gpus = gate if count is None else _gate_look(params, clock, count)
         memory, memory_problem = _drift_memory_file.shown(params["memory_file"], params["unit"])
         return {
             "profile": profile if known else "",
@@ -197,8 +212,8 @@ def drift_look_from(params: t.Mapping[str, t.Any], clock: Clock, runner: Runner)
             **_leases_of(params["lease_dir"]),
             **_moment(clock),
             # The server of another profile may listen elsewhere, with another key.
-            "health": healths[profile]() if known else None,
-            "gate": gate() if known else None,
+            "health": health,
+            "gate": look_at_gpus() if known else None,
         }
 
     return look

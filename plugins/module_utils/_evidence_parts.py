@@ -4,7 +4,11 @@
 #
 # Private to this collection: it can change at any time. Public are the modules, roles and playbooks.
 
-"""What is taken as evidence about an SGLang server, in the order in which it is lost: what moves first, logs last."""
+"""What is taken as evidence about an SGLang server.
+
+First what takes a second and tells most (a reboot loses the kernel's lines), then what moves, and last what can hang
+for as long as it is let.
+"""
 
 from __future__ import annotations
 
@@ -85,17 +89,17 @@ class ServerEvidence:
     def parts(self) -> tuple[Part, ...]:
         source = self._sources
         parts = (
+            Part("unit", f"what systemd says of {source.unit}", 5.0, self._unit),
+            Part("memory", "memory and pressure of the machine", 5.0, self._memory),
+            Part("kernel", "kernel lines about GPUs, memory and hung tasks", 5.0, self._kernel),
+            Part("log", f"the end of {source.log_file or 'its log file (not given)'}", 5.0, self._log),
+            Part("journal", f"the last {JOURNAL_LINES} lines of its journal", 10.0, self._journal),
             Part("processes", "state, stacks, threads, limits and open files of its processes", 30.0, self._processes),
             Part("py_spy", f"Python stacks with {source.py_spy or 'py-spy (not given)'}", 60.0, self._spy),
             Part("gpus", "what nvidia-smi says of every GPU", 2 * source.smi_timeout, self._look),
             Part("holders", "who has a GPU device open", source.scan.timeout + 5, self._holders),
             Part("nvidia_smi", "the whole report of nvidia-smi", source.smi_timeout, self._report),
-            Part("unit", f"what systemd says of {source.unit}", 15.0, self._unit),
-            Part("memory", "memory and pressure of the machine", 5.0, self._memory),
             Part("space", "free space of /dev/shm and of the folders of logs", 5.0, self._space),
-            Part("kernel", "kernel lines about GPUs, memory and hung tasks", 10.0, self._kernel),
-            Part("journal", f"the last {JOURNAL_LINES} lines of its journal", 20.0, self._journal),
-            Part("log", f"the end of {source.log_file or 'its log file (not given)'}", 10.0, self._log),
         )
         # Seen from the host of a container, these are inside; a unit of that name here would be another server's.
         inside = ("unit", "journal", "log") if source.scan.scope.lxc else ()

@@ -43,6 +43,9 @@ def _unanswered(look: t.Mapping[str, t.Any], key: str) -> str | None:
 def _server(look: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     problem = _unanswered(look, "verdict")
     server = {key: look.get(key) for key in _SERVER_KEYS}
+    started = mapping(look.get("started_with"))
+    if look.get("main_pid") and started.get("told") is False:
+        server["reason"] = f"{server['reason']}. With what it was started is not known: {started.get('why')}"
     requests = mapping(look.get("requests"))
     server["requests"] = {key: requests.get(key) for key in ("running", "queued", "progress")}
     server["log_tail"] = [str(line) for line in look.get("log_tail") or []][-5:]

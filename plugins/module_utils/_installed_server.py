@@ -17,6 +17,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import Clock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._config_drift import Difference, NotUnderstood
 from ansible_collections.cleanslate.gpu.plugins.module_utils._small_file import read_small
 from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Systemd
+from ansible_collections.cleanslate.gpu.plugins.module_utils._unit_files import PROVED
 
 PROPERTIES = (
     "LoadState",
@@ -89,6 +90,7 @@ class Look:
         self._proc_root = proc_root
         self._found: list[Difference] = []
         self._not: list[str] = []
+        self._as_wanted: set[str] = set()
 
     def compare(self) -> Comparison:
         wanted = self.wanted
@@ -112,9 +114,13 @@ class Look:
             self._not.append(f"{path} could not be read: {error.strerror or error}")
             return
         try:
-            self._found += differences(text)
+            found = differences(text)
         except NotUnderstood as error:
             self._not.append(f"{path} was not compared by value: {error}")
+            return
+        self._found += found
+        if not found and text == _proved(path):
+            self._as_wanted.add(path)
 
     def _unit(self, wanted: str, found: str | None) -> list[Difference]:
         return _config_drift.unit_differences(self.wanted.unit_path, wanted, found)
@@ -148,13 +154,23 @@ class Look:
         self._found += _config_drift.running_differences(self.wanted.launch, argv)
         started = self._started(answer)
         for path in (self.wanted.unit_path, self.wanted.config_path):
-            self._found += _config_drift.changed_since(path, _modified(path), started)
+            # A date alone is no drift: a backup that was put back, or a clock that was set.
+            if path not in self._as_wanted:
+                self._found += _config_drift.changed_since(path, _modified(path), started)
 
     def _started(self, answer: t.Mapping[str, str]) -> float | None:
         text = answer.get("ExecMainStartTimestampMonotonic", "")
         if not text.isdigit() or text == "0":
             return None
         return self._clock.wall() - (self._clock.monotonic() - int(text) / 1e6)
+
+
+def _proved(path: str) -> str | None:
+    """The text with which the server was last proved to serve."""
+    try:
+        return read_small(path + PROVED)[0].decode("utf-8", errors="replace")
+    except OSError:
+        return None
 
 
 def _modified(path: str) -> float | None:

@@ -18,6 +18,9 @@ description:
     with what a profile says. Values are compared, not text, so a comment or another order is no drift.
   - Reads what a person last asked for on this node and what earlier scheduled runs have noted, and where this machine
     owns its GPUs, whose lease stands.
+  - The server is judged by what it was started with, the files in O(unit_path) and O(config_path) and its command
+    line, as O(cleanslate.gpu.sglang_health_info#module:installed) says. What a profile says otherwise is a difference
+    and makes no healthy server a sick one.
   - With O(health) and O(gate) it looks at the server and at its GPUs in the same execution, as
     M(cleanslate.gpu.sglang_health_info) and M(cleanslate.gpu.gpu_wait_idle) in check mode do.
   - It never fails because of what it finds, and changes nothing at all.
@@ -66,6 +69,12 @@ options:
         the key with which the server is asked for O(health).
     type: dict
     default: {}
+  count_installed:
+    description:
+      - Whether O(gate) expects as many GPUs as the server was started on, where that is known, and not
+        O(gate.expected_count). Not for a node whose GPUs are counted or named by hand.
+    type: bool
+    default: false
   must_be_enabled:
     description:
       - Whether the unit must start at boot.

@@ -24,6 +24,23 @@ extends_documentation_fragment:
 options:
   request_timeout:
     aliases: [timeout]
+  installed:
+    description:
+      - Where the files of the server are installed. It is then asked and judged by what it was started with, the host,
+        port, key, log and number of workers in those files and on its command line, and not by the options of this
+        module, which are used only where the files cannot be read.
+      - Files that were written to after the server had started are not what it was started with. The files that were
+        last proved, V(PATH.proved), are used then; RV(started_with) says whether that is known to be right.
+    type: dict
+    suboptions:
+      unit_path:
+        description: Absolute path of the unit file.
+        type: path
+        required: true
+      config_path:
+        description: Absolute path of SGLang's configuration.
+        type: path
+        required: true
 seealso:
   - module: cleanslate.gpu.sglang_wait_ready
 author:
@@ -148,6 +165,17 @@ models:
   returned: success
   type: dict
   sample: {object: list, data: [{id: kimi-k2.5, max_model_len: 262144}]}
+started_with:
+  description:
+    - By what the server was judged, its C(host), C(port) and C(workers) (V(null) where no number was expected), and
+      C(profile), from which the files were rendered. V(null) without O(installed).
+    - C(source) is V(installed), V(proved), or V(given) for the options of the module. C(told) is V(false) where it is
+      not known that the server was started with this, and C(why) says what is in the way. C(installed) says whether
+      the live files could be read.
+  returned: success
+  type: dict
+  sample: {source: installed, told: true, installed: true, profile: kimi, host: 127.0.0.1, port: 30000, workers: 8,
+    why: null}
 """
 
 import typing as t
@@ -156,16 +184,32 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.cleanslate.gpu.plugins.module_utils._clock import SystemClock
 from ansible_collections.cleanslate.gpu.plugins.module_utils._commands import CommandRunner
+from ansible_collections.cleanslate.gpu.plugins.module_utils._option_values import check_path
 from ansible_collections.cleanslate.gpu.plugins.module_utils._server_look import server_look_from
 from ansible_collections.cleanslate.gpu.plugins.module_utils._sglang_arguments import SGLANG_ARGUMENTS
+from ansible_collections.cleanslate.gpu.plugins.module_utils._started_with import Files
+
+INSTALLED_ARGUMENTS = {name: {"type": "path", "required": True} for name in ("unit_path", "config_path")}
+
+
+def files_of(params: t.Mapping[str, t.Any]) -> Files | None:
+    """Where the files are. ValueError with a sentence where that cannot be meant."""
+    if params["installed"] is None:
+        return None
+    for name, path in params["installed"].items():
+        check_path(f"installed: {name}", path)
+    if not params["unit"]:
+        raise ValueError("installed is given and unit is empty: without a unit no files belong to the server.")
+    return Files(params["unit"], **params["installed"])
 
 
 def main() -> t.NoReturn:
     spec = {**SGLANG_ARGUMENTS, "request_timeout": {**SGLANG_ARGUMENTS["request_timeout"], "aliases": ["timeout"]}}
+    spec["installed"] = {"type": "dict", "options": INSTALLED_ARGUMENTS}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     clock = SystemClock()
     try:
-        look = server_look_from(module.params, clock, CommandRunner(clock))
+        look = server_look_from(module.params, clock, CommandRunner(clock), files_of(module.params))
     except ValueError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **look())

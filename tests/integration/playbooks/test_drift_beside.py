@@ -227,6 +227,9 @@ def test_of_two_scheduled_runs_the_second_says_whose_it_is_and_leaves(two_hung, 
     assert row["outcome"] == "stood_down", f"{row}\n{met.run}"
     assert run_id in row["failed"], row
     assert met.rows[first.name]["outcome"] == "ready", met.rows[first.name]
+    lines = [json.loads(line) for line in (second.folder / "record" / "runs.jsonl").read_text().splitlines()]
+    ended = [line["run_id"] for line in lines if line["event"] == "ended" and line["playbook"] == "drift.yml"]
+    assert ended == [run_id], "one that stood down has begun nothing, and so has nothing to end"
     assert won.rows[second.name]["outcome"] == "ready", f"{won.rows[second.name]}\n{won.run}"
     memory = json.loads((second.folder / "state" / "drift.json").read_text())["units"]["sglang.service"]
     assert [one["outcome"] for one in memory["remediations"]] == ["ready"], "one remedy, by one run"

@@ -73,7 +73,7 @@ def lines(node: Node, folder: str = "record") -> list[dict[str, t.Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_run_is_recorded_and_shown(make_node, play, recorded, tmp_path) -> None:
+def test_a_run_is_recorded_and_shown(make_node, play, recorded) -> None:
     node, other = make_node(), make_node()
     own = variables()
     rehearsed = play(recorded, node, "--check", variables=own, recorded_run="r0")
@@ -96,8 +96,9 @@ def test_a_run_is_recorded_and_shown(make_node, play, recorded, tmp_path) -> Non
     assert cut.rc == 0, str(cut)
     play(recorded, node, variables=own, recorded_run="r3")
 
-    result = tmp_path / "history.json"
-    shown = play("history", [node, other], variables=own, history_file=str(result))
+    # It lies where the run was called, not in the folder of the playbooks.
+    result = play.folder / "shown-history.json"
+    shown = play("history", [node, other], variables=own, history_file=result.name)
     assert shown.rc == 0, str(shown)
     assert "began and has no end: it was interrupted." in shown.text, str(shown)
     assert "no run is recorded" in shown.text, "the other node has none"

@@ -6,8 +6,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from simulated_nodes import Node, alive
+
+ASKED = {"state": "serving", "profile": "demo", "by": "relaunch.yml", "who": "ana", "outcome": "ready", "pause": None}
+WANTED = {"version": 1, "units": {"sglang.service": {**ASKED, "at": "2026-11-29T15:02:11Z", "run_id": "r1"}}}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +55,9 @@ def test_preflight_passes_and_changes_nothing(node, left_over, monitor, play) ->
 
 
 def test_start_refuses_a_stuck_gpu_and_names_it(node, left_over, monitor, play) -> None:
+    wanted = node.folder / "state" / "wanted.json"
+    wanted.parent.mkdir()
+    wanted.write_text(json.dumps(WANTED))
     run = play("start", node, variables={"gpu_idle_timeout": 3})
     assert run.rc == 2, str(run)
     assert "start" not in run.verbs(node, "start", "stop"), run.of(node)
@@ -60,6 +68,8 @@ def test_start_refuses_a_stuck_gpu_and_names_it(node, left_over, monitor, play) 
     assert alive(left_over), "start.yml releases nothing"
     assert "This run started nothing, and the files that were live are live" in run.text, str(run)
     assert not list(node.config.parent.glob("*.staged")), "they hold keys"
+    assert json.loads(wanted.read_text()) == WANTED, "nothing was started, so no start has failed"
+    wanted.unlink()
 
 
 def test_release_frees_the_gpus_and_starts_nothing(node, left_over, monitor, play) -> None:

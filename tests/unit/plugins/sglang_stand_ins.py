@@ -302,6 +302,21 @@ class ServerProcess:
         raise AssertionError(f"port {self.port} was not opened within {seconds} s")
 
 
+def installed_files(folder: t.Any, port: int, key: str, log: t.Any) -> dict[str, str]:
+    """Unit and configuration of a server with two workers, in the role's form and older than anything that runs."""
+    unit, config = (os.path.join(str(folder), name) for name in ("sglang.service", "sglang.yaml"))
+    texts = {
+        unit: "# Written by cleanslate.gpu.sglang_server for profile kimi; changes are lost at the next relaunch.\n"
+        f"[Service]\nExecStart=python -m sglang.launch_server --config {config}\nStandardOutput=append:{log}\n",
+        config: f'api-key: "{key}"\nmodel-path: "/m"\nport: {port}\ntp-size: 2\n',
+    }
+    for path, text in texts.items():
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.utime(path, (1e9, 1e9))
+    return {"unit_path": unit, "config_path": config}
+
+
 def run_module(name: str, folder: t.Any, **arguments: t.Any) -> tuple[dict[str, t.Any], str]:
     """A module as a real process: its result, and everything it printed."""
     given = {"_ansible_remote_tmp": str(folder), **arguments}

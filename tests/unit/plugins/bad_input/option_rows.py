@@ -194,6 +194,7 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
         "profiles": (Row(({"kimi": "text"}, {"kimi": {"unit_text": 7}}, {"kimi": {"launch": "python"}})),),
         "secrets": (Row(({"kimi": "text"},)),),
         "must_be_enabled": YES_OR_NO,
+        "count_installed": YES_OR_NO,
         "health": (
             Row(tuple({"port": port} for port in (0, 65536))),
             Row(tuple({"host": host} for host in bad.HOST)),
@@ -226,6 +227,10 @@ OF_MODULE: dict[str, dict[str, tuple[Row, ...] | Any]] = {
     "sglang_health_info": {
         "api_key": (Row(("a\nb", "a\0b", " a", "ä"), named=False),),
         "unit": (Row(tuple(unit for unit in bad.UNIT if unit)),),
+        "installed": (
+            Row(tuple({"unit_path": path, "config_path": "/none/sglang.yaml"} for path in bad.PATH)),
+            Row(({"unit_path": "/none/sglang.service", "config_path": "/none/sglang.yaml"},), {"unit": ""}),
+        ),
     },
     "sglang_preflight": {
         "expected_uuids": (Row((*bad.UUID_OF_LIST, [])), Row(([UUID],), {"expected_count": 8}, named=False)),

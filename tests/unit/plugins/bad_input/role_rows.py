@@ -87,6 +87,7 @@ ROWS: tuple[tuple[str, dict[str, t.Any], str], ...] = (
     ("drift_schedule", {"drift_schedule_inventory": ["hosts"]}, "hosts"),
     ("drift_schedule", {"drift_schedule_jitter": -1}, "-1"),
     ("drift_schedule", {"drift_schedule_run_limit": 10}, "10"),
+    ("drift_schedule", {"drift_schedule_run_limit": 3954}, "3955"),
     ("drift_schedule", {"drift_schedule_arguments": ["--ask-vault-pass"]}, "--ask-vault-pass"),
     ("drift_schedule", {"drift_schedule_arguments": ["a\u2028b"]}, "U+2028"),
     ("drift_schedule", {"drift_schedule_environment": {"DB_PWD": "x"}}, "DB_PWD looks like a secret"),

@@ -88,7 +88,7 @@ def broken_laws(s: Situation, decision: Decision) -> list[str]:
                 "these are never ended": s.server
                 not in ("absent", "busy", "unauthorized", "wrong_model", "port_taken"),
                 "loading is left to load": s.server != "starting" or s.load == "overdue",
-                "working is left to work": s.server not in ("hung",) or s.moves == "no",
+                "working is left to work": s.server not in ("hung", "starting") or s.moves == "no",
                 "sick and alive needs a standstill": not (s.server in DOWN and s.alive == "yes") or s.moves == "no",
                 "serving is ended only to apply": s.server != "ready"
                 or (s.drifted, s.config, s.requests) == ("yes", "apply", "none"),
@@ -155,6 +155,8 @@ CASES: list[tuple[str, dict[str, str], str, bool]] = [
     ("loads", {"server": "starting", "load": "within"}, "nothing", False),
     ("its guard waits", {"server": "starting", "load": "within", "alive": "unknown", "gpus": "idle"}, "nothing", False),
     ("loads for ever", {"server": "starting", "load": "overdue"}, "relaunch", True),
+    ("loads for long, and works", {"server": "starting", "load": "overdue", "moves": "yes"}, "report", False),
+    ("loads for long, who knows", {"server": "starting", "load": "overdue", "moves": "unknown"}, "report", False),
     ("hung", {"server": "hung"}, "relaunch", True),
     ("slow but working", {"server": "hung", "moves": "yes"}, "report", False),
     ("refuses the key", {"server": "unauthorized"}, "report", False),
@@ -168,6 +170,7 @@ CASES: list[tuple[str, dict[str, str], str, bool]] = [
     ("killed launcher, workers left", {**DEAD, "gpus": "own"}, "relaunch", True),
     ("left-overs before a restart", {**DEAD, "gpus": "own", "comes_back": "yes"}, "release", True),
     ("half of the workers dead", {"server": "failed"}, "relaunch", True),
+    ("a worker short, and it works", {"server": "failed", "moves": "yes"}, "report", False),
     ("an operator's stop", {**DEAD, "server": "stopped", "ended": "on_request"}, "report", False),
     ("an operator's stop that needed SIGKILL", {**DEAD, "ended": "on_request"}, "report", False),
     ("dead, and others on the GPUs", {**DEAD, "gpus": "others"}, "report", False),

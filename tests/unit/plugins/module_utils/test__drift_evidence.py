@@ -275,42 +275,6 @@ class TestEnd:
         assert (found.alive, found.comes_back, found.ended, found.frozen) == ("unknown",) * 4
 
 
-class TestMoves:
-    @pytest.mark.parametrize(
-        ("progress", "use", "workers", "word"),
-        [
-            (True, 0, None, "yes"),
-            (False, 0, None, "no"),
-            (False, None, None, "no"),
-            (None, 0, None, "no"),
-            (None, None, None, "unknown"),
-            (False, 95, None, "yes"),  # a long prefill gives no token
-            (None, 95, True, "yes"),
-            (None, 95, False, "no"),  # the living ones wait for the dead one at full speed
-            (True, 95, False, "yes"),
-        ],
-    )
-    def test_signs(self, node: Node, progress: bool | None, use: int | None, workers: bool | None, word: str) -> None:
-        node.hang()
-        node.requests["progress"], node.use = progress, use
-        node.health["witnesses"] = {"workers": {"ok": workers}}
-        assert seen(node).situation.moves == word
-
-    def test_the_use_of_other_gpus_says_nothing(self, node: Node) -> None:
-        node.hang()
-        node.requests["progress"] = None
-        look = node.look()
-        rows = [{"uuid": uuid, "utilization_pct": 90 if number == 7 else 0} for number, uuid in enumerate(GPUS)]
-        found = seen(node, gpus=GPUS[:4], gate={**look["gate"], "gpus": rows})
-        assert found.situation.moves == "no"
-
-    def test_one_gpu_that_does_not_tell(self, node: Node) -> None:
-        node.hang()
-        node.requests["progress"] = None
-        rows = [{"uuid": GPUS[0], "utilization_pct": 0}, {"uuid": GPUS[1], "utilization_pct": None}]
-        assert seen(node, gate={**node.look()["gate"], "gpus": rows}).situation.moves == "unknown"
-
-
 @pytest.mark.parametrize(
     ("change", "word", "said"),
     [

@@ -273,6 +273,15 @@ def test_a_log_that_leads_elsewhere_is_not_read(tmp_path: pathlib.Path, proc: Fa
     assert "no regular file" in take(proc, "log", log_file=str(log)).error
 
 
+def test_what_takes_a_second_and_tells_most_is_taken_before_what_can_hang(proc: FakeProc) -> None:
+    """A stuck driver uses up all of the time, and the reboot that cures it loses the kernel's lines."""
+    parts = server(proc, Commands(), log_file="/var/log/sglang.log").parts()
+    cheap = [part.name for part in parts[:5]]
+    assert sorted(cheap) == ["journal", "kernel", "log", "memory", "unit"]
+    assert sum(part.seconds for part in parts[:5]) <= 30, "most of the 120 s are left for stacks and GPUs"
+    assert [part.name for part in parts[5:7]] == ["processes", "py_spy"]
+
+
 def test_no_part_signals_or_changes_anything(proc: FakeProc) -> None:
     """Every command is one that only looks; a real process stays as it is."""
     commands = Commands(systemctl="", dmesg="", journalctl="", nvidia_smi="")

@@ -141,6 +141,19 @@ def test_an_interrupted_run_needs_attention_unless_it_is_still_at_work() -> None
     lock = {"verdict": "busy", "leases": [{"text": "held by run 7f3a"}], "starting": []}
     working = one(look("gpu1", runs=runs, lock=lock))
     assert (working["level"], working["notes"]) == ("in_hand", ["A run is at work on its GPUs: held by run 7f3a."])
+    lock = {"verdict": "not_held", "leases": [], "starting": [{"text": "a server of run 7f3a is starting"}]}
+    loading = one(look("gpu1", runs=runs, lock=lock))
+    assert loading["problems"] == [], "a load may take longer than the record waits for its end"
+    assert loading["level"] == "in_hand"
+
+
+def test_a_server_that_may_have_been_asked_in_the_wrong_place_is_told_with_that() -> None:
+    started = {"told": False, "why": "sglang.yaml was written to after the server had started"}
+    health = {**server("failed", "nobody listens on port 30001"), "started_with": started}
+    words = "nobody listens on port 30001. With what it was started is not known: sglang.yaml was written to after"
+    assert words in said(one(look("gpu1", health={**health, "main_pid": 77})))
+    assert words not in said(one(look("gpu1", health={**health, "main_pid": None}))), "nothing runs"
+    assert words not in said(one(look("gpu1", health={**health, "main_pid": 77, "started_with": {"told": True}})))
 
 
 def test_the_text_has_a_line_for_each_node_and_details_where_they_matter() -> None:

@@ -117,6 +117,19 @@ def test_an_edited_file_is_told_as_what_differs_and_as_what_does_not_run(node: N
     assert node.told() == [("tp-size", "4"), (str(node.config), "as it was 100 s earlier")]
 
 
+def test_a_date_alone_is_no_drift_where_the_wanted_text_is_the_one_that_was_proved(node: Node) -> None:
+    """A backup that was put back, or a clock that had been ahead; the next relaunch would not change the date."""
+    os.utime(node.config, (STARTED + 1e6, STARTED + 1e6))
+    assert [item for item, _found in node.told()] == [str(node.config)], "it may have been started with another text"
+    proved = pathlib.Path(f"{node.config}.proved")
+    proved.write_text(node.config.read_text())
+    assert node.told() == []
+    node.config.write_text("tp-size: 4\n")
+    proved.write_text("tp-size: 4\n")
+    os.utime(node.config, (STARTED + 100, STARTED + 100))
+    assert node.told() == [("tp-size", "4"), (str(node.config), "as it was 100 s earlier")]
+
+
 def test_files_that_are_gone(node: Node) -> None:
     node.unit.unlink()
     node.config.unlink()

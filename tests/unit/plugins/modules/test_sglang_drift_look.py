@@ -15,7 +15,13 @@ import pytest
 
 from ansible_collections.cleanslate.gpu.tests.unit.plugins import module_process
 from ansible_collections.cleanslate.gpu.tests.unit.plugins.modules.test_gpu_wait_idle import Node as GpuNode
-from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import KEY, ServerProcess, UnitStandIn
+from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins import (
+    KEY,
+    ServerProcess,
+    UnitStandIn,
+    free_port,
+    installed_files,
+)
 
 UNIT = "sglang.service"
 OF_THE_CALL = {"changed", "failed", "invocation", "msg"}
@@ -78,6 +84,21 @@ def test_the_server_and_the_gpus_are_told_as_their_own_modules_tell_them(node: N
     assert (seen["gate"]["verdict"], seen["gate"]["looks"]) == ("idle", 1), seen["gate"]
     assert set(seen["gate"]) == set(gate) - OF_THE_CALL | {"msg"}
     assert seen["gate"]["msg"] == gate["msg"]
+    assert KEY not in json.dumps(seen)
+
+
+def test_an_edited_profile_makes_no_sick_server(node: Node) -> None:
+    """The inventory has come to name another port, another key and more workers, and so another number of GPUs."""
+    with ServerProcess(node.log, key=KEY) as server:
+        installed_files(node.folder, server.port, KEY, node.log)
+        node.unit.runs(server.pid)
+        server.wait_for_port()
+        edited: dict[str, t.Any] = {"health": {**node.health(free_port()), "expected_workers": 8}}
+        edited |= {"secrets": {"kimi": {"api_key": "x"}}, "gate": {**node.gate, "expected_count": 8}}
+        seen = node.look(**edited, count_installed=True)
+        by_hand = node.look(**edited)
+    assert (seen["health"]["verdict"], seen["gate"]["verdict"]) == ("ready", "idle"), seen["health"]["reason"]
+    assert by_hand["gate"]["verdict"] == "missing", "a person has counted"
     assert KEY not in json.dumps(seen)
 
 

@@ -17,12 +17,13 @@ from ansible_collections.cleanslate.gpu.tests.unit.plugins.sglang_stand_ins impo
     ServerProcess,
     UnitStandIn,
     free_port,
+    installed_files,
     run_module,
 )
 
 KEYS = {
     "changed", "verdict", "reason", "stage", "witnesses", "requests", "since", "main_pid", "workers", "restarts",
-    "log_tail", "log_position", "server_info", "models",
+    "log_tail", "log_position", "server_info", "models", "started_with",
 }  # fmt: skip
 
 
@@ -185,6 +186,8 @@ def test_without_a_unit(node: Node) -> None:
         ({"request_timeout": 0}, "above 0"),
         ({"request_timeout": "inf"}, "above 0"),
         ({"api_key": "a\nb"}, "printable ASCII"),
+        ({"installed": {"unit_path": "x", "config_path": "/y"}}, "installed: unit_path is 'x'"),
+        ({"unit": "", "installed": {"unit_path": "/x", "config_path": "/y"}}, "without a unit no files"),
     ],
 )
 def test_options_that_cannot_be_meant(node: Node, arguments: dict[str, t.Any], sentence: str) -> None:
@@ -210,6 +213,24 @@ def test_what_the_server_says_of_itself_is_returned_where_it_is_asked_for(node: 
         node.unit.runs(unit.pid)
         result, dummy = node.look(old.port, **asked)
         assert (result["verdict"], result["server_info"]) == ("port_taken", None)
+
+
+def test_it_is_judged_by_what_it_was_started_with(node: Node) -> None:
+    """The options name another port, a key that it refuses, and more workers than it has."""
+    options: dict[str, t.Any] = {"api_key": "another-key", "expected_workers": 4}
+    with ServerProcess(node.log, key=KEY) as server:
+        options["installed"] = installed_files(node.folder, server.port, KEY, node.log)
+        node.unit.runs(server.pid)
+        server.wait_for_port()
+        assert node.look_until(server.port, "unauthorized", api_key="another-key")["started_with"] is None
+        result = node.look_until(free_port(), "ready", **options)
+        dummy, printed = node.look(free_port(), **options)
+    assert result["verdict"] == "ready", result["reason"]
+    assert result["witnesses"]["workers"]["detail"] == "2 of 2 workers are alive"
+    started = result["started_with"]
+    assert (started["source"], started["told"], started["profile"]) == ("installed", True, "kimi")
+    assert (started["port"], started["workers"]) == (server.port, 2)
+    assert KEY not in printed
 
 
 @pytest.mark.parametrize("sent", [KEY, "another-key"])
