@@ -146,8 +146,10 @@ def unit(session: nox.Session) -> None:
     """Every pytest test that needs no scenario, on this Python; arguments go to pytest."""
     tools = Tools(session, "runtime")
     folder = reports(session)
-    places = session.posargs or [place for place in UNIT_FOLDERS if (ROOT / place).is_dir()]
-    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *places)
+    # Two files at a time: many tests wait for something most of the time.
+    spread = ("-n", "2", "--dist", "loadfile")
+    words = session.posargs or [*spread, *(place for place in UNIT_FOLDERS if (ROOT / place).is_dir())]
+    tools.run("pytest", "-q", f"--junit-xml={folder / 'pytest.xml'}", *words)
     refuse_nothing(session, folder)
 
 
