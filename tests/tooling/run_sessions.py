@@ -33,7 +33,7 @@ AT_ONCE = 2
 # Sessions whose result is a number of tests; the others are checks that pass or fail as a whole.
 TESTS = frozenset(
     {"unit", "unit-oldest", "sanity", "molecule", "molecule-slow", "test-playbooks", "test-faults", "test-lxc"}
-    | {"test-lxc-launch", "simulator"}
+    | {"test-lxc-launch", "test-fleet", "simulator"}
 )
 SHOWN_LINES = 25
 Result = t.Literal["passed", "failed", "skipped"]

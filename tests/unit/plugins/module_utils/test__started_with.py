@@ -93,9 +93,11 @@ class Node:
         def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
             return CommandResult(tuple(argv), 0, f"MainPID={self.pid}\n", "", 0.1)
 
-        boot = lambda: NOW - BOOT  # noqa: E731
+        def uptime() -> float:
+            return NOW - BOOT
+
         proc = str(self.folder / "proc")
-        return started_with(self.files, given, check, Systemd(answer), Clock(), proc_root=proc, boot_clock=boot)
+        return started_with(self.files, given, check, Systemd(answer), Clock(), proc_root=proc, boot_clock=uptime)
 
 
 @pytest.fixture
