@@ -127,8 +127,10 @@ def test_a_listed_process_that_is_ending_is_dying_though_its_tables_are_gone(
     assert node.items()[1:] == [], "nor does it matter where nobody lists it"
 
 
-def test_a_listed_process_that_lives_and_cannot_be_read_is_no_holder(node: Node) -> None:
-    node.fake.add(71)
+@pytest.mark.parametrize("pending", [0, 0x100])
+def test_a_listed_process_that_has_not_begun_to_end_and_cannot_be_read_is_not_known(node: Node, pending: int) -> None:
+    """Nor is it asked for more, when a table of it may have blocked."""
+    node.fake.add(71, pending=pending)
     node.fake.make_unreadable(71, "maps")
     assert node.holders({71}) == {}
     assert [entry.pid for entry in node.unreadable()] == [71]

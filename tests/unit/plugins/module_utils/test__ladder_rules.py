@@ -38,6 +38,7 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._ladder_rules impor
     survivor_line,
     targets_of,
     topmost,
+    torn_down,
     unreadable_message,
 )
 from ansible_collections.cleanslate.gpu.plugins.module_utils._managers import Order
@@ -316,3 +317,15 @@ def test_what_a_rehearsal_says_it_would_do(
 def test_what_was_done_is_counted_by_process(stopped: tuple[str, ...], pids: tuple[int, ...], words: str) -> None:
     sent = [Signalled(pid, "TERM", 0.1) for pid in pids]
     assert released_message(stopped, sent) == f"{words}a complete second look found no target left"
+
+
+def test_one_that_no_scan_shows_any_more_is_told_without_what_it_no_longer_shows() -> None:
+    before = holder(state="D", wchan="uvm", devices=("/dev/nvidia0",), via=("fd", "map"), unit="sglang.service")
+    found = torn_down(before)
+    assert (found.pid, found.start_time, found.unit, found.disposition) == (
+        10,
+        before.start_time,
+        before.unit,
+        "target",
+    )
+    assert (found.dying, found.state, found.wchan, found.devices, found.via) == (True, "?", None, (), ())
