@@ -19,7 +19,7 @@ KEYS = {"changed", "verdict", "reason", "path", "parts", "pruned"}
 # Ansible adds these wherever a module returns a path that exists.
 ADDED = {"uid", "gid", "owner", "group", "mode", "state", "size", "secontext"}
 PARTS = [
-    "processes", "py_spy", "gpus", "holders", "nvidia_smi", "unit", "memory", "space", "kernel", "journal", "log",
+    "unit", "memory", "kernel", "log", "journal", "processes", "py_spy", "gpus", "holders", "nvidia_smi", "space",
 ]  # fmt: skip
 KEY = "sk-0123456789abcdefghij"
 
