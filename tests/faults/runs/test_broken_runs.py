@@ -16,7 +16,6 @@ from fault_rows import not_run
 from run_row import RunFault
 
 MOST = 8  # nodes of one run
-RENEWED = 120  # seconds from taking a lease to renewing it right before the stop, on a loaded machine
 OURS = ("stop", "start", "restart", "kill")
 
 
@@ -71,7 +70,7 @@ def check_what_is_left(part: Part) -> None:
         assert left.launchers != part.old.launchers
         assert verbs(part) == ["stop", "start"]
     for lease in left.leases:
-        assert 0 < lease["expires"] - lease["since"] <= TTL + RENEWED, lease
+        assert 0 < lease["expires"] - lease["since"] <= TTL, lease
 
 
 def check_the_timer(scene: Scene, part: Part) -> None:
@@ -195,7 +194,7 @@ def never_without_timer(scene: Scene, moments: t.Sequence[dict[str, t.Any]]) -> 
 def leases_end(scene: Scene, moments: t.Sequence[dict[str, t.Any]]) -> int:
     held = [lease for moment in moments for lease in moment.get("leases", ())]
     for lease in held:
-        assert 0 < lease["expires"] - lease["since"] <= TTL + RENEWED, lease
+        assert 0 < lease["expires"] - lease["since"] <= TTL, lease
     return len(held)
 
 
