@@ -88,3 +88,17 @@ def test_a_hang_is_mended_with_what_is_installed(edited, play, tmp_path) -> None
     assert new != old
     assert edited.node.config.read_bytes() == config
     assert not any(key in run.out for key in KEYS)
+
+
+def test_nor_is_it_relaunched_where_there_are_gpus_enough_for_the_edit(make_node, play, tmp_path) -> None:
+    """Half of the node's GPUs are used; the edit wants all of them, on another port."""
+    node = make_node()
+    counted = {"gpu_idle_expected_count": 8}
+    run = play("relaunch", node, variables={**counted, **profiles(node, node.port, 4, KEYS[0])})
+    assert run.rc == 0, str(run)
+    before = node.snapshot()["processes"]
+    half = Edited(node, {**counted, **profiles(node, free_port(), 8, KEYS[0])})
+    for dummy in range(2):
+        row, run = half.look(play, tmp_path)
+        assert node.snapshot()["processes"] == before, f"{row}\n{run}"
+    assert (row["server"], row["would"], row["outcome"]) == ("ready", "report", None), f"{row}\n{run}"
