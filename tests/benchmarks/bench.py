@@ -54,7 +54,9 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes, to try whether it works; results go elsewhere"
     )
-    parser.add_argument("--sizes", type=int, nargs="+", help="of the large fleet, in place of those that it has")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="of the large fleet; what stands there of its others is kept"
+    )
     parser.add_argument("--results", type=pathlib.Path, help="folder for the results")
     options = parser.parse_args()
     unknown = sorted(set(options.parts) - set(PARTS))
@@ -69,8 +71,10 @@ def main() -> int:
         began = time.monotonic()
         print(f"{part} ...", flush=True)
         try:
-            sizes = {"sizes": options.sizes} if options.sizes and part == "fleet-large" else {}
-            write(part, results, quick=options.quick, **sizes)
+            named: dict[str, t.Any] = {}
+            if options.sizes and part == "fleet-large":
+                named = {"sizes": options.sizes, "earlier": results / f"{part}.json"}
+            write(part, results, quick=options.quick, **named)
         except CouldNotRun as error:
             print(f"{part} COULD NOT RUN: {error}", file=sys.stderr, flush=True)
             failed.append(part)

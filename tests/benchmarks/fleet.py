@@ -14,7 +14,7 @@ import time
 import typing as t
 
 from controller import INSTANT, PINGS, PLAIN, Controller
-from measuring import Report, use_collection
+from measuring import Figure, Report, Target, use_collection
 
 use_collection()
 
@@ -188,11 +188,36 @@ def slopes(report: Report, sizes: t.Sequence[int]) -> None:
             report.add(f"{SLOPE}, from {first} to {last}", subject, [slope], "s")
 
 
+def keep(report: Report, earlier: pathlib.Path, sizes: t.Sequence[int]) -> None:
+    """What an earlier run found of other sizes: each takes up to an hour, and may have one of its own."""
+    if not earlier.exists():
+        return
+    found = json.loads(earlier.read_text(encoding="utf-8"))
+    others = [f"{size} nodes" for size in LARGE if size not in sizes]
+    days = {row["case"]: row["measured"] for row in found["counts"] if "measured" in row}
+    for row in found["figures"]:
+        if row["case"] in others:
+            report.figures.append(Figure(row["case"], row["subject"], tuple(row["runs"]), row["unit"]))
+    for case in others:
+        report.counts += [row for row in found["counts"] if row["case"] == case and "measured" not in row]
+        report.targets += [Target(**row) for row in found["targets"] if row["name"].endswith(case)]
+        report.profiles.update({name: rows for name, rows in found["profiles"].items() if f", {case} (" in name})
+        if any(row["case"] == case for row in found["figures"]):
+            report.counts.append({"case": case, "measured": days.get(case, found["at"])})
+
+
 def run_sizes(
-    part: str, folder: pathlib.Path, sizes: t.Sequence[int], pings: int, budget: Budget
+    part: str,
+    folder: pathlib.Path,
+    sizes: t.Sequence[int],
+    pings: int,
+    budget: Budget,
+    earlier: pathlib.Path | None = None,
 ) -> t.Iterator[Report]:
-    """What is known after each size."""
+    """What is known after each size. earlier: results from which other sizes are kept."""
     report = Report(part)
+    if earlier is not None:
+        keep(report, earlier, sizes)
     fleet = Fleet(folder)
     accelerated = mitogen()
     if accelerated is None:
@@ -206,7 +231,7 @@ def run_sizes(
             fleet.grow(size, accelerated)
             budget.took("further nodes", further, time.monotonic() - began)
             measure(fleet, report, size, pings, budget, accelerated)
-            slopes(report, sizes)
+            slopes(report, sizes if earlier is None else LARGE)
             yield report
     finally:
         fleet.destroy()
@@ -216,5 +241,7 @@ def run(folder: pathlib.Path, *, quick: bool) -> t.Iterator[Report]:
     return run_sizes("fleet", folder, (1, 2) if quick else SMALL, 4 if quick else PINGS, Budget(BUDGET_S))
 
 
-def run_large(folder: pathlib.Path, *, quick: bool, sizes: t.Sequence[int] = LARGE) -> t.Iterator[Report]:
-    return run_sizes("fleet-large", folder, (2, 3) if quick else sorted(sizes), 2, Budget(BUDGET_S))
+def run_large(
+    folder: pathlib.Path, *, quick: bool, sizes: t.Sequence[int] = LARGE, earlier: pathlib.Path | None = None
+) -> t.Iterator[Report]:
+    return run_sizes("fleet-large", folder, (2, 3) if quick else sorted(sizes), 2, Budget(BUDGET_S), earlier)

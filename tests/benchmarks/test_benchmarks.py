@@ -156,6 +156,27 @@ def test_a_fleet_too_large_for_the_time_is_measured_as_far_as_it_goes(monkeypatc
     assert page.page([json.loads(json.dumps(report.as_dict(fleet.PEERS)))], {})
 
 
+def test_a_size_alone_keeps_what_was_found_of_the_others(monkeypatch, tmp_path) -> None:
+    now = [0.0]
+    monkeypatch.setattr(fleet, "Fleet", lambda folder: PlayedFleet(folder, now))
+    monkeypatch.setattr(fleet, "mitogen", lambda: None)
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
+    bench.write("fleet-large", tmp_path, quick=False, sizes=[32, 64])
+    before = json.loads((tmp_path / "fleet-large.json").read_text())
+    bench.write("fleet-large", tmp_path, quick=False, sizes=[128], earlier=tmp_path / "fleet-large.json")
+    after = json.loads((tmp_path / "fleet-large.json").read_text())
+    relaunches = {row["case"]: row["median"] for row in after["figures"] if row["subject"] == fleet.OURS}
+    assert {"32 nodes": 320.0, "64 nodes": 640.0, "128 nodes": 1280.0}.items() <= relaunches.items()
+    assert relaunches["each further node, from 32 to 128"] == 10.0
+    assert [row for row in after["counts"] if "measured" in row] == [
+        {"case": "32 nodes", "measured": before["at"]}, {"case": "64 nodes", "measured": before["at"]}
+    ]  # fmt: skip
+    assert [row["name"] for row in after["targets"]] == [
+        "Relaunch of 32 nodes", "Relaunch of 64 nodes", "Relaunch of 128 nodes", "Memory of the controller, 128 nodes"
+    ]  # fmt: skip
+    assert page.page([after], {})
+
+
 def test_a_slope_is_that_of_the_sizes_that_were_measured() -> None:
     report = measuring.Report("fleet-large")
     for case, subject, seconds in (("32 nodes", fleet.OURS, 100.0), ("64 nodes", fleet.OURS, 164.0),
