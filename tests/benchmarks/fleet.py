@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import pathlib
@@ -128,52 +129,68 @@ class Budget:
         return f"it would have taken {expected:.0f} s of the {max(left, 0):.0f} s that were left"
 
 
-def measure(
-    fleet: Fleet, report: Report, size: int, pings: int, budget: Budget, accelerated: t.Mapping[str, str] | None
-) -> None:
-    """Each once, what the targets are about first: see Budget."""
-    case = f"{size} nodes"
-    page = fleet.controller.folder / "fleet-pings.yml"
-    tasks = [{"name": f"Ping {n}", "ansible.builtin.ping": {}} for n in range(pings)]
-    page.write_text(json.dumps([{"name": "Ping", "hosts": "sglang_nodes", "gather_facts": False, "tasks": tasks}]))
+class Measuring:
+    """Of one size: each subject once, and what does not fit into the time is said. See Budget."""
 
-    def note(subject: str, play: t.Callable[[], t.Any], divisor: int = 1) -> t.Any:
-        lacking = budget.lacks(subject, size)
+    def __init__(self, fleet: Fleet, report: Report, size: int, budget: Budget) -> None:
+        self.fleet, self.report, self.size, self.budget = fleet, report, size, budget
+        self.case = f"{size} nodes"
+        self.page = fleet.controller.folder / "fleet-pings.yml"
+
+    def note(self, subject: str, play: t.Callable[[], t.Any], divisor: int = 1) -> t.Any:
+        lacking = self.budget.lacks(subject, self.size)
         if lacking:
-            report.counts.append({"case": case, "not measured": subject, "why": lacking})
+            self.report.counts.append({"case": self.case, "not measured": subject, "why": lacking})
             return None
         played = play()
-        budget.took(subject, size, played.seconds)
-        report.add(case, subject, [played.seconds / divisor])
-        report.counts.append(
-            {"case": case, "subject": subject, "memory of the controller (MiB)": round(played.memory_mib)}
+        self.budget.took(subject, self.size, played.seconds)
+        self.report.add(self.case, subject, [played.seconds / divisor])
+        self.report.counts.append(
+            {"case": self.case, "subject": subject, "memory of the controller (MiB)": round(played.memory_mib)}
         )
         return played
 
-    note(PING, lambda: fleet.play(page), pings)
-    note(DRIFT, lambda: fleet.play("drift"))
-    ours = note(OURS, lambda: fleet.play("relaunch", relaunch_serial="100%"))
-    # Of the larger ones only what the targets are about: a relaunch of 64 nodes takes a third of the time.
-    if accelerated is not None and size not in LARGE[1:-1]:
-        quick = linear(accelerated)
-        note(f"{PING}, Mitogen", lambda: fleet.play(page, quick), pings)
-        note(f"{DRIFT}, Mitogen", lambda: fleet.play("drift", quick, relaunch_strategy=MITOGEN["pinned"]))
-        if size not in LARGE:
-            note(f"{OURS}, Mitogen", lambda: fleet.play("relaunch", quick, relaunch_serial="100%",
-                                                        relaunch_strategy=MITOGEN["pinned"]))  # fmt: skip
-    if size not in LARGE[1:]:
-        with fleet.without_guard():
-            note(PLAYBOOK, lambda: fleet.play(PLAIN))
-    if ours is not None:
-        report.profiles[f"{OURS}, {case} (seconds overlap: hosts run side by side)"] = ours.profile()
-        ping, whole = report.of(case, PING).median, ours.seconds
-        report.target(
-            f"Relaunch of {case}", f"at most {MOST_PINGS} pings of all of them, {MOST_PINGS * ping:.0f} s",
-            f"{whole:.0f} s, {whole / ping:.0f} pings", whole <= MOST_PINGS * ping,
-        )  # fmt: skip
-    if size == LARGE[-1]:
-        most = max(entry.get("memory of the controller (MiB)", 0) for entry in report.counts)
-        report.target(f"Memory of the controller, {case}", f"under {MOST_MIB} MiB", f"{most} MiB", most < MOST_MIB)
+    def ours(self, pings: int) -> None:
+        """What the targets are about."""
+        tasks = [{"name": f"Ping {n}", "ansible.builtin.ping": {}} for n in range(pings)]
+        play = {"name": "Ping", "hosts": "sglang_nodes", "gather_facts": False, "tasks": tasks}
+        self.page.write_text(json.dumps([play]))
+        self.note(PING, lambda: self.fleet.play(self.page), pings)
+        ours = self.note(OURS, lambda: self.fleet.play("relaunch", relaunch_serial="100%"))
+        if ours is not None:
+            title = f"{OURS}, {self.case} (seconds overlap: hosts run side by side)"
+            self.report.profiles[title] = ours.profile()
+            ping, whole = self.report.of(self.case, PING).median, ours.seconds
+            self.report.target(
+                f"Relaunch of {self.case}", f"at most {MOST_PINGS} pings of all of them, {MOST_PINGS * ping:.0f} s",
+                f"{whole:.0f} s, {whole / ping:.0f} pings", whole <= MOST_PINGS * ping,
+            )  # fmt: skip
+        self.note(DRIFT, lambda: self.fleet.play("drift"))
+        self.judge_memory()
+
+    def beside(self, pings: int, accelerated: t.Mapping[str, str] | None) -> None:
+        """Peers. Of the larger sizes only the last has an accelerated look, and none the plain playbook."""
+        if accelerated is not None and self.size not in LARGE[1:-1]:
+            quick = linear(accelerated)
+            pinned = {"relaunch_strategy": MITOGEN["pinned"]}
+            self.note(f"{PING}, Mitogen", lambda: self.fleet.play(self.page, quick), pings)
+            self.note(f"{DRIFT}, Mitogen", lambda: self.fleet.play("drift", quick, **pinned))
+            if self.size not in LARGE:
+                self.note(
+                    f"{OURS}, Mitogen", lambda: self.fleet.play("relaunch", quick, relaunch_serial="100%", **pinned)
+                )
+        if self.size not in LARGE[1:]:
+            with self.fleet.without_guard():
+                self.note(PLAYBOOK, lambda: self.fleet.play(PLAIN))
+        self.judge_memory()
+
+    def judge_memory(self) -> None:
+        if self.size != LARGE[-1]:
+            return
+        name = f"Memory of the controller, {self.case}"
+        most = max(entry.get("memory of the controller (MiB)", 0) for entry in self.report.counts)
+        self.report.targets = [target for target in self.report.targets if target.name != name]
+        self.report.target(name, f"under {MOST_MIB} MiB", f"{most} MiB", most < MOST_MIB)
 
 
 def slopes(report: Report, sizes: t.Sequence[int]) -> None:
@@ -214,7 +231,7 @@ def run_sizes(
     budget: Budget,
     earlier: pathlib.Path | None = None,
 ) -> t.Iterator[Report]:
-    """What is known after each size. earlier: results from which other sizes are kept."""
+    """What is known after each size, its peers last. earlier: results from which other sizes are kept."""
     report = Report(part)
     if earlier is not None:
         keep(report, earlier, sizes)
@@ -230,9 +247,15 @@ def run_sizes(
                 break
             fleet.grow(size, accelerated)
             budget.took("further nodes", further, time.monotonic() - began)
-            measure(fleet, report, size, pings, budget, accelerated)
-            slopes(report, sizes if earlier is None else LARGE)
-            yield report
+            measuring = Measuring(fleet, report, size, budget)
+            steps = (
+                functools.partial(measuring.ours, pings),
+                functools.partial(measuring.beside, pings, accelerated),
+            )
+            for step in steps:
+                step()
+                slopes(report, sizes if earlier is None else LARGE)
+                yield report
     finally:
         fleet.destroy()
 
