@@ -90,7 +90,7 @@ def installed(scene: tuple[Inside, Inside]) -> t.Iterator[tuple[Inside, Play]]:
     inside = scene[0]
     script(inside)
     inside.pct(
-        "sh", "-c", f"rm -rf /etc/sglang {UNITS}/{UNIT}*; systemctl daemon-reload; : >/var/log/sglang/sglang.log"
+        "sh", "-c", f"rm -rf /etc/sglang {UNITS}/{UNIT}*; systemctl daemon-reload; rm -f /var/log/sglang/sglang.log"
     )
     inside.put(ENVIRONMENT_FILE, f"FROM_FILE=kept\nLD_PRELOAD={NO_LIBRARY}\n", "600")
     played = play("start.yml", "ct101", hosts={"ct101": HOST})
