@@ -148,6 +148,20 @@ def test_the_verdict_is_that_of_this_start(installed: tuple[Inside, Play]) -> No
     assert said["invocation_id"] == show(inside, UNIT, "InvocationID")["InvocationID"]
 
 
+def test_an_ordered_start_is_not_one_of_too_many(unit: Inside) -> None:
+    """systemd counts what a person starts too: without forgetting that, the fourth relaunch within hours is refused."""
+    unit.pct("systemctl", "start", UNIT)
+    for dummy in range(int(show(unit, UNIT, "StartLimitBurst")["StartLimitBurst"]) - 1):
+        unit.pct("systemctl", "stop", UNIT)
+        unit.pct("systemctl", "start", UNIT)
+    unit.pct("systemctl", "stop", UNIT)
+    assert state(unit) == "inactive", "nothing but the starts themselves stands against the next one"
+    played = play("start.yml", "ct101", hosts={"ct101": HOST})
+    assert played.code == 0, played.why()
+    assert not played.last("Start the server").result["reloaded"], "a systemd that reads its files anew forgets too"
+    assert state(unit) == "active"
+
+
 def test_dirty_at_boot_then_clean(unit: Inside) -> None:
     """Two GPUs that come late. One start, which waits; nothing of it counts as a restart."""
     script(unit, {"effect": "hidden", "gpus": [0, 1], "until_s": 8})
