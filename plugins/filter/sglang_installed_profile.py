@@ -11,8 +11,8 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.cleanslate.gpu.plugins.filter.sglang_profile import sglang_profile
+from ansible_collections.cleanslate.gpu.plugins.module_utils._started_with import WRITTEN_FOR
 
-_NAMED = re.compile(r"^# Written by cleanslate\.gpu\.sglang_server for profile ([A-Za-z0-9._-]+);", re.MULTILINE)
 # On the command line, since SGLang's config file refuses it; it decides how many workers there are.
 _SHARED_REPLICAS = re.compile(r"^ExecStart=.*\s\"?--enable-dp-attention\"?(\s|$)", re.MULTILINE)
 _KEYS = {"api-key": "api_key", "admin-api-key": "admin_api_key"}
@@ -25,7 +25,7 @@ def sglang_installed_profile(unit: t.Any, config: t.Any) -> dict[str, t.Any]:
     :param config: the text of SGLang's configuration.
     :raises AnsibleFilterError: one sentence; it never quotes the configuration, which may hold keys.
     """
-    named = _NAMED.search(str(unit))
+    named = WRITTEN_FOR.search(str(unit))
     if named is None:
         raise AnsibleFilterError("sglang_installed_profile: the unit was not written by this collection")
     name = named.group(1)

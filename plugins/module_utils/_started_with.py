@@ -32,7 +32,8 @@ from ansible_collections.cleanslate.gpu.plugins.module_utils._systemd import Sys
 from ansible_collections.cleanslate.gpu.plugins.module_utils._unit_files import PROVED
 
 Source = t.Literal["installed", "proved", "given"]
-_NAMED = re.compile(r"^# Written by cleanslate\.gpu\.sglang_server for profile ([A-Za-z0-9._-]+);", re.MULTILINE)
+# The first line of the unit's template; also read on the controller.
+WRITTEN_FOR = re.compile(r"^# Written by cleanslate\.gpu\.sglang_server for profile ([A-Za-z0-9._-]+);", re.MULTILINE)
 _COMMAND = re.compile(r"^ExecStart=(.+)$", re.MULTILINE)
 _OUTPUT = re.compile(r"^StandardOutput=(?:append:(/.+)|journal)$", re.MULTILINE)
 _SIZES = ("tp-size", "pp-size", "dp-size", "nnodes")
@@ -127,7 +128,7 @@ def read_files(files: Files, given: Asked, running: t.Sequence[str] = (), suffix
     :raises OSError, ValueError, NotUnderstood: in words that hold no value of the files, which could be a key.
     """
     unit_text, config_text = (_text(path + suffix) for path in (files.unit_path, files.config_path))
-    named = _NAMED.search(unit_text)
+    named = WRITTEN_FOR.search(unit_text)
     if named is None:
         raise ValueError(f"{files.unit_path}{suffix} was not written by this collection")
     arguments = launch_arguments(running) or launch_arguments(_command_of(unit_text))
