@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The benchmarks: bench.py [--quick] [PART ...], with PART one of those in PARTS; none: all but the large fleet.
+"""The benchmarks: bench.py [--quick] [PART ...], with PART one of those in PARTS; none: all but the larger fleets.
 
 Each part writes results/PART.json, the fleet after each size. A timing never fails; a part that could not run does,
 and the others still run.
@@ -31,6 +31,7 @@ PARTS = {
     "relaunch": ("relaunching", "run"),
     "fleet": ("fleet", "run"),
     "fleet-large": ("fleet", "run_large"),
+    "fleet-wide": ("fleet", "run_wide"),
 }
 USUAL = ("scan", "release", "facts", "relaunch", "fleet")
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib.util
 import json
+import os
 import pathlib
 import time
 import typing as t
@@ -26,7 +27,7 @@ MITOGEN = {"linear": "mitogen_linear", "pinned": "mitogen_host_pinned"}
 PEERS = {OURS: PLAYBOOK, f"{OURS}, Mitogen": PLAYBOOK, DRIFT: PING, f"{DRIFT}, Mitogen": f"{PING}, Mitogen"}
 FORKS = 16
 SLOPE = "each further node"
-SMALL, LARGE = (1, 8), (32, 64, 128)
+SMALL, LARGE, WIDE = (1, 8), (32, 64, 128), (8, 32, 128)
 MOST_PINGS, MOST_MIB = 16, 1024
 # Seconds for the large fleet. What would not fit any more is left out, and the page says so.
 BUDGET_S = 6000.0
@@ -130,11 +131,15 @@ class Budget:
 
 
 class Measuring:
-    """Of one size: each subject once, and what does not fit into the time is said. See Budget."""
+    """Of one size: each subject once, and what does not fit into the time is said. See Budget.
 
-    def __init__(self, fleet: Fleet, report: Report, size: int, budget: Budget) -> None:
-        self.fleet, self.report, self.size, self.budget = fleet, report, size, budget
+    wide: on a machine whose many cores leave time for every peer at every size.
+    """
+
+    def __init__(self, fleet: Fleet, report: Report, size: int, budget: Budget, *, wide: bool = False) -> None:
+        self.fleet, self.report, self.size, self.budget, self.wide = fleet, report, size, budget, wide
         self.case = f"{size} nodes"
+        self.named = f"{self.case}, {os.cpu_count()} cores" if wide else self.case
         self.page = fleet.controller.folder / "fleet-pings.yml"
 
     def note(self, subject: str, play: t.Callable[[], t.Any], divisor: int = 1) -> t.Any:
@@ -162,24 +167,24 @@ class Measuring:
             self.report.profiles[title] = ours.profile()
             ping, whole = self.report.of(self.case, PING).median, ours.seconds
             self.report.target(
-                f"Relaunch of {self.case}", f"at most {MOST_PINGS} pings of all of them, {MOST_PINGS * ping:.0f} s",
+                f"Relaunch of {self.named}", f"at most {MOST_PINGS} pings of all of them, {MOST_PINGS * ping:.0f} s",
                 f"{whole:.0f} s, {whole / ping:.0f} pings", whole <= MOST_PINGS * ping,
             )  # fmt: skip
         self.note(DRIFT, lambda: self.fleet.play("drift"))
         self.judge_memory()
 
     def beside(self, pings: int, accelerated: t.Mapping[str, str] | None) -> None:
-        """Peers. Of the larger sizes only the last has an accelerated look, and none the plain playbook."""
+        """Peers. On few cores the last of the larger sizes alone has an accelerated look, none the plain playbook."""
         if accelerated is not None and self.size not in LARGE[1:-1]:
             quick = linear(accelerated)
             pinned = {"relaunch_strategy": MITOGEN["pinned"]}
             self.note(f"{PING}, Mitogen", lambda: self.fleet.play(self.page, quick), pings)
             self.note(f"{DRIFT}, Mitogen", lambda: self.fleet.play("drift", quick, **pinned))
-            if self.size not in LARGE:
+            if self.wide or self.size not in LARGE:
                 self.note(
                     f"{OURS}, Mitogen", lambda: self.fleet.play("relaunch", quick, relaunch_serial="100%", **pinned)
                 )
-        if self.size not in LARGE[1:]:
+        if self.wide or self.size not in LARGE[1:]:
             with self.fleet.without_guard():
                 self.note(PLAYBOOK, lambda: self.fleet.play(PLAIN))
         self.judge_memory()
@@ -187,7 +192,7 @@ class Measuring:
     def judge_memory(self) -> None:
         if self.size != LARGE[-1]:
             return
-        name = f"Memory of the controller, {self.case}"
+        name = f"Memory of the controller, {self.named}"
         most = max(entry.get("memory of the controller (MiB)", 0) for entry in self.report.counts)
         self.report.targets = [target for target in self.report.targets if target.name != name]
         self.report.target(name, f"under {MOST_MIB} MiB", f"{most} MiB", most < MOST_MIB)
@@ -230,6 +235,8 @@ def run_sizes(
     pings: int,
     budget: Budget,
     earlier: pathlib.Path | None = None,
+    *,
+    wide: bool = False,
 ) -> t.Iterator[Report]:
     """What is known after each size, its peers last. earlier: results from which other sizes are kept."""
     report = Report(part)
@@ -247,7 +254,7 @@ def run_sizes(
                 break
             fleet.grow(size, accelerated)
             budget.took("further nodes", further, time.monotonic() - began)
-            measuring = Measuring(fleet, report, size, budget)
+            measuring = Measuring(fleet, report, size, budget, wide=wide)
             steps = (
                 functools.partial(measuring.ours, pings),
                 functools.partial(measuring.beside, pings, accelerated),
@@ -268,3 +275,7 @@ def run_large(
     folder: pathlib.Path, *, quick: bool, sizes: t.Sequence[int] = LARGE, earlier: pathlib.Path | None = None
 ) -> t.Iterator[Report]:
     return run_sizes("fleet-large", folder, (2, 3) if quick else sorted(sizes), 2, Budget(BUDGET_S), earlier)
+
+
+def run_wide(folder: pathlib.Path, *, quick: bool) -> t.Iterator[Report]:
+    return run_sizes("fleet-wide", folder, (2, 3) if quick else WIDE, 2, Budget(BUDGET_S), wide=True)

@@ -19,7 +19,7 @@ LICENCE = """<!-- Copyright (c) 2026 cleanslate.gpu contributors -->
 <!-- GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt) -->
 <!-- SPDX-License-Identifier: GPL-3.0-or-later -->
 """
-LOGARITHMIC = frozenset({"release", "scan", "fleet", "fleet-large"})
+LOGARITHMIC = frozenset({"release", "scan", "fleet", "fleet-large", "fleet-wide"})
 
 
 def draw(result: dict[str, t.Any], folder: pathlib.Path) -> list[str]:

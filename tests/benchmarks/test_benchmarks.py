@@ -178,6 +178,24 @@ def test_a_size_alone_keeps_what_was_found_of_the_others(monkeypatch, tmp_path) 
     assert page.page([after], {})
 
 
+def test_many_cores_leave_time_for_every_peer_at_every_size(monkeypatch, tmp_path) -> None:
+    now = [0.0]
+    monkeypatch.setattr(fleet, "Fleet", lambda folder: PlayedFleet(folder, now))
+    monkeypatch.setattr(fleet, "mitogen", lambda: {"ANSIBLE_STRATEGY_PLUGINS": "/none"})
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fleet.os, "cpu_count", lambda: 32)
+    bench.write("fleet-wide", tmp_path, quick=False)
+    found = json.loads((tmp_path / "fleet-wide.json").read_text())
+    every = {*fleet.PEERS, fleet.PING, f"{fleet.PING}, Mitogen", fleet.PLAYBOOK}
+    for size in fleet.WIDE:
+        assert {row["subject"] for row in found["figures"] if row["case"] == f"{size} nodes"} == every, size
+    # Beside those of few cores on one page.
+    assert [row["name"] for row in found["targets"]] == [
+        *(f"Relaunch of {size} nodes, 32 cores" for size in fleet.WIDE), "Memory of the controller, 128 nodes, 32 cores"
+    ]  # fmt: skip
+    assert page.page([found], {})
+
+
 def test_a_slope_is_that_of_the_sizes_that_were_measured() -> None:
     report = measuring.Report("fleet-large")
     for case, subject, seconds in (("32 nodes", fleet.OURS, 100.0), ("64 nodes", fleet.OURS, 164.0),
