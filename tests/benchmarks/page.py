@@ -21,7 +21,7 @@ TITLES = {
     "relaunch": "Relaunch of one node over SSH, and a look at drift",
     "fleet": "Fleet, up to 8 nodes",
     "fleet-large": "Fleet, 32 to 128 nodes",
-    "fleet-wide": "Fleet, 8 to 128 nodes on many cores",
+    "fleet-wide": "Fleet, 32 and 128 nodes on many cores",
 }
 INTRODUCTION = (
     "Written by `make bench` and `make bench-fleet` from `tests/benchmarks/results/`; do not edit. Every "

@@ -120,7 +120,7 @@ class PlayedFleet:
         self.nodes: list[int] = []
         self.now = now
 
-    def grow(self, size: int, accelerated: object) -> None:
+    def grow(self, size: int) -> None:
         self.nodes = list(range(size))
 
     def play(self, playbook: str | pathlib.Path, environment: object = None, **extra: object) -> controller.Played:

@@ -38,6 +38,7 @@ class Behaviour:
     release_delay_s: float = 0.8
     release_curve: t.Sequence[t.Sequence[float]] | None = None
     release_tail: t.Sequence[float] = (4, 1.0)
+    watch_s: float = 0.05  # between its looks at its workers; more for many nodes on one machine
     compile_workers: int = 2
     served_model: str | None = None  # answers with another name than the configured one
     key_refusal: int = 401  # the status for a wrong key; a proxy in front of the real one says 403

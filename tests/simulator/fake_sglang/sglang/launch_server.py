@@ -155,7 +155,9 @@ class Launcher:
             signal.signal(signal.SIGTERM, self.stop_soon)
         signal.signal(signal.SIGINT, self.interrupted)
         signal.signal(signal.SIGQUIT, lambda *_: self.crash("SIGQUIT received."))
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 2 * self.behaviour.watch_s}, daemon=True
+        ).start()
         self.uvicorn(f"Uvicorn running on http://{address[0]}:{address[1]} (Press CTRL+C to quit)")
         self.reach("warmup")
         time.sleep(self.behaviour.warmup_s)
@@ -177,7 +179,7 @@ class Launcher:
         told = self.behaviour
         hung = killed = False
         while True:
-            time.sleep(0.05)
+            time.sleep(told.watch_s)
             if self.stopping:
                 self.drain(state)
             age = time.monotonic() - ready
