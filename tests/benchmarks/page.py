@@ -57,7 +57,8 @@ WORDS = {
         "connection. Both peers start a unit without the start guard; ours has it. *stop → server started* is"
         " from the call of `systemctl stop` to the birth of the new server process. Processes are counted by "
         "strace in a run of their own, bytes and round trips by a relay between ssh and sshd; those of the "
-        "simulated server, its nvidia-smi and its systemctl are among the node's."
+        "simulated server, its nvidia-smi and its systemctl are among the node's. That systemctl starts a Python "
+        "for each call, which systemd's does not: the table says how much of the time without a server that is."
     ),
     "fleet": (
         "Simulated nodes with one GPU each on the same machine as the controller, by local connection, 16 "

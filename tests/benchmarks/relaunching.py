@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -31,6 +32,16 @@ PEERS = {OURS: PLAYBOOK, TYPED: PLAYBOOK, HURRIED: PLAYBOOK, "drift.yml": "ping"
 DOWN, WHOLE = "stop → server started", "whole"
 MOST_PINGS = {DOWN: 6, WHOLE: 16, "drift": 3}
 TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Relaunched(t.NamedTuple):
+    """Seconds without a server (from the call of `systemctl stop` to the new process), what was called on the node
+    meanwhile and how often, seconds of all, and what came."""
+
+    down: float
+    called: collections.Counter[str]
+    whole: float
+    done: t.Any
 
 
 class Bench:
@@ -83,8 +94,7 @@ class Bench:
         if done.returncode:
             raise CouldNotRun(f"relaunch: the typed commands ended with {done.returncode}: {done.stderr}")
 
-    def relaunch(self, how: t.Callable[[], t.Any]) -> tuple[float, float, t.Any]:
-        """Seconds without a server (from the call of `systemctl stop` to the new process), of all, and what came."""
+    def relaunch(self, how: t.Callable[[], t.Any]) -> Relaunched:
         (old,) = self.node.launchers()
         seen, offset = len(self.node.calls()), time.time() - boottime()
         began = time.monotonic()
@@ -92,10 +102,23 @@ class Bench:
         whole = time.monotonic() - began
         new = until("a new server", lambda: [pid for pid in self.node.launchers() if pid != old])[0]
         stop = next((call.time for call in self.node.calls(seen) if call.verb == "stop"), None)
-        born = started(new)
-        if stop is None or born is None:
+        ticks = started(new)
+        if stop is None or ticks is None:
             raise CouldNotRun("relaunch: the node was not stopped and started.")
-        return born / TICKS + offset - stop, whole, done
+        born = ticks / TICKS + offset
+        called = collections.Counter(call.tool for call in self.node.calls(seen) if stop <= call.time <= born)
+        return Relaunched(born - stop, called, whole, done)
+
+    def call_costs(self, repeats: int) -> float:
+        """Seconds of one `systemctl show` of the simulated node, which starts a Python."""
+        own = {"HOME": str(self.node.folder / "home"), "XDG_RUNTIME_DIR": str(self.node.folder / "run")}
+        show = [str(self.node.folder / "bin" / "systemctl"), "--user", "show", "--property=MainPID", "sglang.service"]
+        taken = []
+        for dummy in range(repeats):
+            began = time.monotonic()
+            subprocess.run(show, env={**os.environ, **own}, check=True, stdout=subprocess.DEVNULL)
+            taken.append(time.monotonic() - began)
+        return statistics.median(taken)
 
 
 def measure(bench: Bench, report: Report, repeats: int) -> dict[str, list[Played]]:
@@ -106,26 +129,29 @@ def measure(bench: Bench, report: Report, repeats: int) -> dict[str, list[Played
         TYPED: lambda: bench.typed(2),
         HURRIED: lambda: bench.typed(0),
     }
-    down: dict[str, list[float]] = {way: [] for way in ways}
-    whole: dict[str, list[float]] = {way: [] for way in ways}
+    seen: dict[str, list[Relaunched]] = {way: [] for way in ways}
     pings, drifts, played = [], [], {OURS: [], "drift.yml": []}  # type: ignore[var-annotated]
     for dummy in range(repeats):
         pings.append(bench.controller.ping([bench.node], variables=bench.sshd.variables()))
         for way, how in ways.items():
             with contextlib.nullcontext() if way == OURS else bench.without_guard():
-                without, all_of_it, done = bench.relaunch(how)
-            down[way].append(without)
-            whole[way].append(all_of_it)
+                seen[way].append(bench.relaunch(how))
             if way == OURS:
-                played[OURS].append(done)
+                played[OURS].append(seen[way][-1].done)
         drift = bench.play("drift")
         drifts.append(drift.seconds)
         played["drift.yml"].append(drift)
     report.add("drift look, healthy node", "ping", pings)
     report.add("drift look, healthy node", "drift.yml", drifts)
-    for way in ways:
-        report.add(DOWN, way, down[way])
-        report.add(WHOLE, way, whole[way])
+    one = bench.call_costs(5)
+    for way, runs in seen.items():
+        report.add(DOWN, way, [run.down for run in runs])
+        report.add(WHOLE, way, [run.whole for run in runs])
+        systemctl, smi = (statistics.median(run.called[tool] for run in runs) for tool in ("systemctl", "nvidia-smi"))
+        report.counts.append({
+            "case": DOWN, "subject": way, "calls of systemctl": int(systemctl), "of nvidia-smi": int(smi),
+            "seconds in systemctl": round(systemctl * one, 2),
+        })  # fmt: skip
     return played
 
 
