@@ -233,3 +233,23 @@ def test_of_two_scheduled_runs_the_second_says_whose_it_is_and_leaves(two_hung, 
     assert won.rows[second.name]["outcome"] == "ready", f"{won.rows[second.name]}\n{won.run}"
     memory = json.loads((second.folder / "state" / "drift.json").read_text())["units"]["sglang.service"]
     assert [one["outcome"] for one in memory["remediations"]] == ["ready"], "one remedy, by one run"
+
+
+def test_a_lease_that_somebody_took_during_the_hook_keeps_it_from_the_server(two_hung, look, tmp_path) -> None:
+    """A hook that drains a load balancer may outlast the lease; whoever has it by then works on the node."""
+    node, _ = two_hung
+    at_work = AtWork(look, [node], node, tmp_path / "early")
+    try:
+        (path,) = (node.folder / "run" / "cleanslate").glob("leases-*.json")
+        document = json.loads(path.read_text())
+        document["leases"][0]["run_id"] = "20261130T060000Z-others"
+        path.write_text(json.dumps(document))
+        before = node.snapshot()["processes"]
+    finally:
+        met = at_work.goes_on()
+    assert node.snapshot()["processes"] == before, f"it went on without a lease\n{met.run}"
+    row = met.rows[node.name]
+    assert row["outcome"] == "failed", f"{row}\n{met.run}"
+    assert "20261130T060000Z-others" in row["failed"], row
+    assert owners(node) == ["20261130T060000Z-others"], "nobody else's lease is given back"
+    path.unlink()
